@@ -1,0 +1,209 @@
+//! The verbs seam.
+
+use core::net::IpAddr;
+use core::time::Duration;
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use roce_wire::{LKey, Qpn, RKey};
+
+use super::access::Access;
+use super::attr::{QpAttr, QpInfo, QpInit};
+use super::completion::Completion;
+use super::device::{DeviceAttr, PortAttr};
+use super::error::{CqError, CreateError, DeviceError, ModifyError, PostError, RegisterError};
+use super::region::Region;
+use super::work::{RecvWr, SendWr};
+
+/// Names a protection domain of a backend.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Pd(pub u32);
+
+/// Names a completion queue of a backend.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Cq(pub u32);
+
+/// Names a queue pair of a backend.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Qp(pub u32);
+
+/// A registered memory region: its handle and keys.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Mr {
+    /// Names it to the backend.
+    pub handle: u32,
+    /// For local work requests.
+    pub lkey: LKey,
+    /// For the peer.
+    pub rkey: RKey,
+    /// Where it starts, for both.
+    pub addr: u64,
+    /// Its bytes.
+    pub length: u64,
+}
+
+/// Something that happened outside of any completion.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum AsyncEvent {
+    /// The first packet arrived at a QP in RTR.
+    CommEstablished(Qpn),
+    /// The send queue has drained after a transition to SQD.
+    SqDrained(Qpn),
+    /// The QP went to the error state because of a local fault.
+    QpFatal(Qpn),
+    /// The peer sent something invalid and the QP went to the error state.
+    QpRequestError(Qpn),
+    /// The peer's request violated access rights and the QP went to the error state.
+    QpAccessError(Qpn),
+    /// A CQ overflowed.
+    CqError(Cq),
+    /// Packets to this address do not arrive, and the network said why.
+    PathUnreachable {
+        /// Who was sent to.
+        remote: IpAddr,
+        /// What the network said.
+        reason: String,
+    },
+    /// A packet for a live QP came from another address than its peer's GID (NAT, or a wrong GID).
+    WrongSource {
+        /// The QP.
+        qpn: Qpn,
+        /// Where it came from.
+        from: IpAddr,
+        /// Where it should have come from.
+        expected: IpAddr,
+    },
+    /// Something that a person should read once.
+    Notice(String),
+}
+
+/// A device that speaks verbs: our engine over a link, or hardware.
+///
+/// Handles are plain numbers into the backend's own tables; a stale one is an error, never undefined.
+/// Nothing blocks but `wait`.
+pub trait Backend {
+    /// Returns the device's limits.
+    fn device(&self) -> &DeviceAttr;
+
+    /// Returns the port and its GID table.
+    fn port(&self) -> &PortAttr;
+
+    /// Makes a protection domain.
+    ///
+    /// # Errors
+    ///
+    /// The device has no more.
+    fn alloc_pd(&mut self) -> Result<Pd, CreateError>;
+
+    /// Destroys a protection domain.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist or something uses it.
+    fn dealloc_pd(&mut self, pd: Pd) -> Result<(), CreateError>;
+
+    /// Registers memory. The region's address space is its own addresses.
+    ///
+    /// # Errors
+    ///
+    /// Illegal rights, or a limit.
+    fn register(&mut self, pd: Pd, region: &Region, access: Access) -> Result<Mr, RegisterError>;
+
+    /// Takes a registration back: its keys are dead from here on.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist.
+    fn deregister(&mut self, mr: Mr) -> Result<(), CreateError>;
+
+    /// Makes a completion queue of at least `depth` entries.
+    ///
+    /// # Errors
+    ///
+    /// A limit.
+    fn create_cq(&mut self, depth: u32) -> Result<Cq, CreateError>;
+
+    /// Destroys a completion queue.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist or a QP uses it.
+    fn destroy_cq(&mut self, cq: Cq) -> Result<(), CreateError>;
+
+    /// Makes a queue pair in state RESET.
+    ///
+    /// # Errors
+    ///
+    /// A limit, or a handle that does not exist.
+    fn create_qp(&mut self, init: &QpInit) -> Result<Qp, CreateError>;
+
+    /// Destroys a queue pair with all that is posted to it.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist.
+    fn destroy_qp(&mut self, qp: Qp) -> Result<(), CreateError>;
+
+    /// Changes a queue pair's state and attributes: all of them or, on error, none.
+    ///
+    /// # Errors
+    ///
+    /// Names what is missing, forbidden or out of range.
+    fn modify_qp(&mut self, qp: Qp, attr: &QpAttr) -> Result<(), ModifyError>;
+
+    /// Returns what a queue pair is.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist.
+    fn query_qp(&self, qp: Qp) -> Result<QpInfo, CreateError>;
+
+    /// Posts send requests in order.
+    ///
+    /// # Errors
+    ///
+    /// The first request that can't be posted; those before it are.
+    fn post_send(&mut self, qp: Qp, requests: &[SendWr<'_>]) -> Result<(), PostError>;
+
+    /// Posts receive requests in order.
+    ///
+    /// # Errors
+    ///
+    /// As `post_send`.
+    fn post_recv(&mut self, qp: Qp, requests: &[RecvWr<'_>]) -> Result<(), PostError>;
+
+    /// Makes progress (one turn of a software device) and takes completions into `out`.
+    ///
+    /// # Errors
+    ///
+    /// The CQ overflowed or does not exist, or the device failed.
+    fn poll_cq(&mut self, cq: Cq, out: &mut [Completion]) -> Result<usize, CqError>;
+
+    /// Asks for one wake-up of `wait` by the next completion, or the next solicited or failed one.
+    ///
+    /// # Errors
+    ///
+    /// The CQ does not exist.
+    fn arm_cq(&mut self, cq: Cq, solicited_only: bool) -> Result<(), CqError>;
+
+    /// Makes progress without taking completions. For sides that only wait for their memory to change.
+    ///
+    /// # Errors
+    ///
+    /// The device failed.
+    fn progress(&mut self) -> Result<(), DeviceError>;
+
+    /// Sleeps until something may have happened or `timeout` has passed, progressing what is due.
+    ///
+    /// # Errors
+    ///
+    /// The device failed.
+    fn wait(&mut self, timeout: Duration) -> Result<(), DeviceError>;
+
+    /// Takes the next asynchronous event.
+    fn poll_event(&mut self) -> Option<AsyncEvent>;
+
+    /// Returns counters, name and value: the kernel's `hw_counters` names where they have one.
+    fn counters(&self) -> Vec<(&'static str, u64)>;
+}

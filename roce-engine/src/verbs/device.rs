@@ -1,0 +1,84 @@
+//! What a device and its port are.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+
+use roce_wire::{Gid, Mtu, PKey};
+
+/// The link layer of a port.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LinkLayer {
+    /// RoCE.
+    #[default]
+    Ethernet,
+    /// InfiniBand.
+    InfiniBand,
+}
+
+/// The RoCE version of a GID.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum GidKind {
+    /// InfiniBand or RoCE v1.
+    IbOrRoceV1,
+    /// RoCE v2.
+    RoceV2,
+}
+
+/// A row of a port's GID table.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct GidEntry {
+    /// The row's number, as `-x` takes it.
+    pub index: u8,
+    /// The GID.
+    pub gid: Gid,
+    /// Its RoCE version.
+    pub kind: GidKind,
+    /// The network interface that it stands for.
+    pub netdev: String,
+}
+
+/// A port.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct PortAttr {
+    /// Whether it is up.
+    pub active: bool,
+    /// InfiniBand or Ethernet.
+    pub link_layer: LinkLayer,
+    /// The largest path MTU that its netdev carries.
+    pub active_mtu: Mtu,
+    /// The local identifier; 0 on Ethernet.
+    pub lid: u16,
+    /// The partition table.
+    pub pkeys: Vec<PKey>,
+    /// The GID table.
+    pub gids: Vec<GidEntry>,
+}
+
+/// A device's limits.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct DeviceAttr {
+    /// Its name, as `-d` takes it.
+    pub name: String,
+    /// The most QPs.
+    pub max_qp: u32,
+    /// The most send or receive requests of a QP.
+    pub max_qp_wr: u32,
+    /// The most pieces of a work request.
+    pub max_sge: u32,
+    /// The most completion queues.
+    pub max_cq: u32,
+    /// The most entries of a CQ.
+    pub max_cqe: u32,
+    /// The most memory regions.
+    pub max_mr: u32,
+    /// The most protection domains.
+    pub max_pd: u32,
+    /// The most READs and atomics that a QP answers at once.
+    pub max_qp_rd_atom: u8,
+    /// The most READs and atomics that a QP has outstanding.
+    pub max_qp_init_rd_atom: u8,
+    /// The most bytes of inline data.
+    pub max_inline: u32,
+    /// The longest message.
+    pub max_message: u32,
+}

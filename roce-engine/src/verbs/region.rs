@@ -1,0 +1,284 @@
+//! Memory that peers and devices may write at any time. The only `unsafe` of the engine.
+//!
+//! No reference into a region is ever formed: all access is by copying through raw pointers, so that a
+//! peer's (or a device's) concurrent write is at worst a torn value, never undefined aliasing.
+#![expect(
+    unsafe_code,
+    reason = "registered memory is reached through raw pointers only, here"
+)]
+
+use core::fmt;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use alloc::alloc::{alloc_zeroed, dealloc};
+use alloc::sync::Arc;
+use core::alloc::Layout;
+
+struct Storage {
+    ptr: NonNull<u8>,
+    len: usize,
+    owned: Option<Layout>,
+}
+
+// SAFETY: the storage is plain memory without thread affinity; every access goes through raw copies.
+unsafe impl Send for Storage {}
+// SAFETY: as above; shared access never forms references to the bytes.
+unsafe impl Sync for Storage {}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        if let Some(layout) = self.owned {
+            // SAFETY: `ptr` came from `alloc_zeroed` with this layout and is freed once, here.
+            unsafe { dealloc(self.ptr.as_ptr(), layout) };
+        }
+    }
+}
+
+/// Memory that its maker vouches for: valid for reads and writes while any clone of this value lives.
+#[derive(Clone)]
+pub struct Region {
+    storage: Arc<Storage>,
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Region({:#x}, {} bytes)", self.addr(), self.len())
+    }
+}
+
+impl Region {
+    /// Allocates zeroed memory of `len` bytes aligned to `align`; `None` if the system has none.
+    ///
+    /// # Panics
+    ///
+    /// `align` is not a power of two.
+    pub fn zeroed(len: usize, align: usize) -> Option<Self> {
+        assert!(align.is_power_of_two());
+        let layout = Layout::from_size_align(len.max(1), align).ok()?;
+        // SAFETY: the layout has a size of at least 1.
+        let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        Some(Self {
+            storage: Arc::new(Storage {
+                ptr,
+                len,
+                owned: Some(layout),
+            }),
+        })
+    }
+
+    /// Vouches for memory that someone else owns.
+    ///
+    /// # Safety
+    ///
+    /// `ptr` is valid for reads and writes of `len` bytes until the last clone of the region and of
+    /// every window made from it is dropped, and no Rust reference to these bytes is used meanwhile.
+    pub unsafe fn from_raw(ptr: NonNull<u8>, len: usize) -> Self {
+        Self {
+            storage: Arc::new(Storage {
+                ptr,
+                len,
+                owned: None,
+            }),
+        }
+    }
+
+    /// Returns the address of the first byte.
+    pub fn addr(&self) -> u64 {
+        self.storage.ptr.as_ptr() as u64
+    }
+
+    /// Returns the bytes it has.
+    pub fn len(&self) -> usize {
+        self.storage.len
+    }
+
+    /// Returns whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.storage.len == 0
+    }
+
+    /// Returns the `len` bytes from `offset` on, or `None` if they are not all inside.
+    pub fn window(&self, offset: usize, len: usize) -> Option<Window<'_>> {
+        let end = offset.checked_add(len)?;
+        (end <= self.storage.len).then(|| Window {
+            region: self,
+            offset,
+            len,
+        })
+    }
+
+    /// Copies from `offset` on into `out`.
+    ///
+    /// # Panics
+    ///
+    /// The range is not inside.
+    pub fn read(&self, offset: usize, out: &mut [u8]) {
+        self.window(offset, out.len())
+            .expect("read inside the region")
+            .copy_out(0, out);
+    }
+
+    /// Copies `data` to `offset`.
+    ///
+    /// # Panics
+    ///
+    /// The range is not inside.
+    pub fn write(&self, offset: usize, data: &[u8]) {
+        self.window(offset, data.len())
+            .expect("write inside the region")
+            .copy_in(0, data);
+    }
+
+    /// Fills `len` bytes from `offset` on.
+    ///
+    /// # Panics
+    ///
+    /// The range is not inside.
+    pub fn fill(&self, offset: usize, len: usize, byte: u8) {
+        let window = self.window(offset, len).expect("fill inside the region");
+        // SAFETY: the window is inside the storage, which lives as long as `self`.
+        unsafe { window.ptr().write_bytes(byte, len) };
+    }
+
+    /// Returns one byte as it is now; what was written before it is visible too.
+    ///
+    /// # Panics
+    ///
+    /// `offset` is not inside.
+    pub fn load(&self, offset: usize) -> u8 {
+        let window = self.window(offset, 1).expect("load inside the region");
+        // SAFETY: the byte is inside the storage; `AtomicU8` has the layout of a byte.
+        let byte = unsafe { AtomicU8::from_ptr(window.ptr()) };
+        byte.load(Ordering::Acquire)
+    }
+
+    /// Sets one byte.
+    ///
+    /// # Panics
+    ///
+    /// `offset` is not inside.
+    pub fn store(&self, offset: usize, value: u8) {
+        let window = self.window(offset, 1).expect("store inside the region");
+        // SAFETY: the byte is inside the storage; `AtomicU8` has the layout of a byte.
+        let byte = unsafe { AtomicU8::from_ptr(window.ptr()) };
+        byte.store(value, Ordering::Release);
+    }
+}
+
+/// A checked piece of a region: the only way from a key and an address to bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    region: &'a Region,
+    offset: usize,
+    len: usize,
+}
+
+impl Window<'_> {
+    fn ptr(&self) -> *mut u8 {
+        // SAFETY: `offset` is at most the storage's length (checked when the window was made).
+        unsafe { self.region.storage.ptr.as_ptr().add(self.offset) }
+    }
+
+    fn at(&self, offset: usize, len: usize) -> *mut u8 {
+        let end = offset.checked_add(len);
+        assert!(
+            end.is_some_and(|end| end <= self.len),
+            "access inside the window"
+        );
+        // SAFETY: the assertion keeps the pointer inside the window, which is inside the storage.
+        unsafe { self.ptr().add(offset) }
+    }
+
+    /// Returns the bytes it has.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether it has none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies `data` to `offset` of the window, lowest address first.
+    ///
+    /// # Panics
+    ///
+    /// The range is not inside.
+    pub fn copy_in(&self, offset: usize, data: &[u8]) {
+        let to = self.at(offset, data.len());
+        // SAFETY: `to` has room for `data` (checked by `at`); `copy` allows overlap.
+        unsafe { core::ptr::copy(data.as_ptr(), to, data.len()) };
+    }
+
+    /// Copies from `offset` of the window into `out`.
+    ///
+    /// # Panics
+    ///
+    /// The range is not inside.
+    pub fn copy_out(&self, offset: usize, out: &mut [u8]) {
+        let from = self.at(offset, out.len());
+        // SAFETY: `from` has the bytes (checked by `at`); `copy` allows overlap.
+        unsafe { core::ptr::copy(from, out.as_mut_ptr(), out.len()) };
+    }
+
+    /// Adds to the 8 bytes of the window, modulo 2^64, and returns what was there.
+    ///
+    /// # Panics
+    ///
+    /// The window is not 8 bytes long.
+    pub fn fetch_add(&self, add: u64) -> u64 {
+        self.update(|old| old.wrapping_add(add))
+    }
+
+    /// Replaces the 8 bytes of the window if they are `compare`, and returns what was there.
+    ///
+    /// # Panics
+    ///
+    /// The window is not 8 bytes long.
+    pub fn compare_swap(&self, compare: u64, swap: u64) -> u64 {
+        self.update(|old| if old == compare { swap } else { old })
+    }
+
+    // Atomic among this device's operations (one thread owns it), as `IBV_ATOMIC_HCA` promises.
+    fn update(&self, change: impl FnOnce(u64) -> u64) -> u64 {
+        assert_eq!(self.len, 8, "an atomic is 8 bytes");
+        let mut bytes = [0; 8];
+        self.copy_out(0, &mut bytes);
+        let old = u64::from_ne_bytes(bytes);
+        self.copy_in(0, &change(old).to_ne_bytes());
+        old
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_stay_inside() {
+        let region = Region::zeroed(16, 8).expect("memory");
+        assert!(region.window(8, 9).is_none());
+        assert!(region.window(usize::MAX, 2).is_none());
+        assert!(region.window(16, 0).is_some());
+    }
+
+    #[test]
+    fn atomics_return_what_was_there() {
+        let region = Region::zeroed(16, 8).expect("memory");
+        let window = region.window(8, 8).expect("inside");
+        assert_eq!(window.fetch_add(u64::MAX), 0);
+        assert_eq!(window.fetch_add(2), u64::MAX);
+        assert_eq!(window.compare_swap(1, 9), 1);
+        assert_eq!(window.compare_swap(1, 7), 9);
+        region.store(0, 5);
+        assert_eq!(region.load(0), 5);
+    }
+
+    #[test]
+    #[should_panic(expected = "inside the window")]
+    fn a_copy_beyond_the_window_panics() {
+        let region = Region::zeroed(16, 8).expect("memory");
+        region.window(0, 4).expect("inside").copy_in(1, &[0; 4]);
+    }
+}
