@@ -1,0 +1,1 @@
+//! The command line: perftest's letters, defaults and limits, and ours.

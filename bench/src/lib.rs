@@ -1,0 +1,9 @@
+//! perftest's eight tests over every RoCE backend there is: the options, the exchange with the peer,
+//! the statistics and the tables. The loops that move data are in the runner.
+//!
+//! A run goes `cli` (words) → [`spec::Spec`] (data) → runner, which talks to its peer through
+//! [`peer`] and hands its measurements to `report`.
+#![warn(missing_docs)]
+
+pub mod cli;
+pub mod spec;

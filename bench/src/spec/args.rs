@@ -1,0 +1,139 @@
+//! The command line that repeats a run.
+
+use super::{AtomicKind, Role, Spec, Trace};
+
+/// Collects words.
+struct Words(Vec<String>);
+
+impl Words {
+    fn flag(&mut self, name: &str, set: bool) {
+        if set {
+            self.0.push(name.to_owned());
+        }
+    }
+
+    fn value<T: ToString>(&mut self, name: &str, value: Option<T>) {
+        if let Some(value) = value {
+            self.0.push(name.to_owned());
+            self.0.push(value.to_string());
+        }
+    }
+
+    fn unless<T: ToString + PartialEq>(&mut self, name: &str, value: T, default: T) {
+        self.value(name, (value != default).then_some(value));
+    }
+}
+
+impl Spec {
+    /// Returns the arguments of `roce` that repeat this run: the test, then the options that are not defaults.
+    pub fn args(&self) -> Vec<String> {
+        let mut words = Words(vec![self.test.name().to_owned()]);
+        self.test_words(&mut words);
+        self.path_words(&mut words);
+        self.own_words(&mut words);
+        if let (Role::Client { host }, false) = (&self.role, self.lab) {
+            words.0.push(host.clone());
+        }
+        words.0
+    }
+
+    /// Returns one line for a shell.
+    pub fn command_line(&self) -> String {
+        let mut line = String::from("roce");
+        for word in self.args() {
+            line.push(' ');
+            line.push_str(&quoted(&word));
+        }
+        line
+    }
+
+    fn test_words(&self, words: &mut Words) {
+        let mut plain = Self {
+            role: self.role.clone(),
+            all_sizes: self.all_sizes,
+            size: self.size,
+            iters: self.iters,
+            duration: self.duration,
+            post_list: self.post_list,
+            ..Self::new(self.test)
+        };
+        if self.all_sizes {
+            words.flag("-a", true);
+        } else {
+            words.unless("-s", self.size, self.test.default_size());
+        }
+        match self.duration {
+            None => words.unless("-n", self.iters, self.test.default_iters()),
+            Some(span) => {
+                words.value("-D", Some(span.total.as_secs_f64()));
+                let default = span.total.as_secs() / 4;
+                words.unless("-f", span.margin.as_secs_f64(), default as f64);
+            }
+        }
+        words.flag("-b", self.bidirectional);
+        words.unless("-q", self.qps, 1);
+        words.unless("-l", self.post_list, 1);
+        plain.resolve_depths(None, None, None);
+        words.unless("-t", self.tx_depth, plain.tx_depth);
+        words.unless("-r", self.rx_depth, plain.rx_depth);
+        plain.resolve_depths(Some(self.tx_depth), Some(self.rx_depth), None);
+        words.unless("-Q", self.cq_mod, plain.cq_mod);
+        words.value("-o", self.outs);
+        if self.atomic != AtomicKind::default() {
+            words.value("-A", Some(self.atomic.name()));
+        }
+        words.flag("-F", self.cpu_freq);
+        words.flag("-H", self.histogram);
+        words.flag("-U", self.unsorted);
+        words.flag("--report_gbits", self.report_gbits);
+    }
+
+    fn path_words(&self, words: &mut Words) {
+        words.value("-d", self.device.as_ref());
+        words.value("-x", self.gid_index);
+        words.value("-m", self.mtu.map(|mtu| mtu.bytes()));
+        words.unless("-p", self.port, super::DEFAULT_PORT);
+        words.unless("-u", self.qp_timeout, 14);
+        words.unless("--tclass", self.tclass, 0);
+        words.flag("--ipv6", self.ipv6);
+        words.flag("--ipv6-addr", self.ipv6_addr);
+        words.value("--bind_source_ip", self.bind_source_ip);
+    }
+
+    fn own_words(&self, words: &mut Words) {
+        if let Some(path) = &self.out_json {
+            words.flag("--out_json", true);
+            words.value("--out_json_file", Some(path.display()));
+        }
+        words.flag("--lab", self.lab);
+        words.flag("--verify", self.verify);
+        words.value("--json", self.json.as_ref().map(|path| path.display()));
+        if let Some(pcap) = &self.pcap {
+            words.value("--pcap", Some(pcap.path.display()));
+            words.value("--pcap-snaplen", pcap.snaplen);
+            words.value("--pcap-limit", pcap.limit);
+        }
+        words.value("--impair", self.impair);
+        let Trace { exchange, packets } = self.trace;
+        let what: Vec<&str> = [("exchange", exchange), ("packets", packets)]
+            .into_iter()
+            .filter_map(|(name, set)| set.then_some(name))
+            .collect();
+        words.value("--trace", (!what.is_empty()).then(|| what.join(",")));
+        words.unless(
+            "--connect-timeout",
+            self.connect_timeout.as_secs_f64(),
+            Self::new(self.test).connect_timeout.as_secs_f64(),
+        );
+    }
+}
+
+/// Quotes a word for a POSIX shell if it needs that.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}
