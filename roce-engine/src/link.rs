@@ -21,7 +21,8 @@ pub struct Flow {
     pub local: IpAddr,
     /// The destination address, of the same family.
     pub remote: IpAddr,
-    /// The UDP source port, 0xC000 or above; constant for a QP so that ECMP keeps its order.
+    /// The UDP source port that [`Link::source_port`] gave; constant for a QP so that ECMP keeps
+    /// its order.
     pub source_port: u16,
     /// DSCP and ECN: IPv4 TOS or IPv6 traffic class.
     pub traffic_class: u8,
@@ -130,6 +131,15 @@ pub trait Link {
 
     /// Returns the port: its state, path MTU and GID table.
     fn port(&self) -> &PortAttr;
+
+    /// Makes ready to send from `local` with a source port near `wanted`; returns the actual port.
+    ///
+    /// The ICRC covers the source port, and a link over sockets has only the ports that it could
+    /// bind. Ask once per flow, before its first packet, and put the answer in [`Flow`].
+    fn source_port(&mut self, local: IpAddr, wanted: u16) -> u16 {
+        let _ = local;
+        wanted
+    }
 
     /// Hands up to `budget` received packets (BTH to ICRC) to `sink`; returns how many. Never blocks.
     ///
