@@ -1,10 +1,49 @@
 //! RoCE packets as values.
+//!
+//! ```text
+//! RoCEv2   Ethernet [VLAN] IPv4|IPv6 UDP:4791 | BTH [extended headers] payload [pad] ICRC
+//! RoCEv1   Ethernet [VLAN] GRH                | BTH [extended headers] payload [pad] ICRC
+//! ```
+//!
+//! [`Packet`] is what is right of the bar, read by value with its payload borrowed. [`icrc`] checks
+//! and writes the last four bytes, which cover most of the left side too.
+//!
+//! Reading never panics, whatever the bytes are. Writing panics only on a buffer that is shorter
+//! than the `len()` of what is written, and writes all of these bytes and no others.
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 
-pub mod ids;
-pub mod psn;
+#[cfg(test)]
+extern crate std;
 
+pub mod aeth;
+pub mod atomic;
+pub mod bth;
+pub mod cursor;
+pub mod deth;
+pub mod error;
+pub mod ext;
+pub mod icrc;
+pub mod ids;
+pub mod imm;
+pub mod opcode;
+pub mod packet;
+pub mod psn;
+pub mod reth;
+pub mod timing;
+pub mod udp;
+
+pub use aeth::{Aeth, NakCode, Syndrome, credits};
+pub use atomic::{AtomicAckEth, AtomicEth};
+pub use bth::Bth;
+pub use deth::Deth;
+pub use error::{Malformed, ParseError, Part, Unsupported};
+pub use ext::Ext;
+pub use icrc::{IPV4_DONT_FRAGMENT, IcrcSeed, IdRecovery, icrc_v1, verify_v1};
 pub use ids::{Gid, LKey, Mtu, PKey, QKey, Qpn, RKey};
+pub use imm::{Feth, ImmData};
+pub use opcode::{HeaderSet, Opcode, OpcodeInfo, Operation, Position, Transport};
+pub use packet::{Headers, ICRC_LEN, Packet, pad_len};
 pub use psn::{Msn, Psn};
+pub use reth::Reth;
