@@ -6,17 +6,20 @@
 //! label and hop limit in IPv6; the congestion byte of the BTH. All else counts: lengths, ports,
 //! the IPv4 Identification and flags.
 //!
-//! A flow's masked network header is built once ([`IcrcSeed`]). Per packet the lengths and the
-//! Identification are merged into it in registers together with the BTH, since bytes that are
-//! stored one by one and then loaded wide cost more than the CRC itself.
+//! The CRC is linear: what a byte adds depends on its value and on how many bytes follow, not on
+//! the other bytes. So a flow's network header is run once with its variable fields left 0
+//! ([`IcrcSeed`]), and per packet the lengths, the Identification and the BTH add their parts from
+//! tables, in registers. What follows the BTH is one contiguous run. Nothing is copied: bytes that
+//! are stored one by one and then loaded wide cost more than the CRC itself.
 
 use core::net::IpAddr;
 
 use crate::bth::Bth;
 use crate::packet::ICRC_LEN;
-use crate::udp;
+use crate::{ip, ipv4, udp};
 
 mod gf2;
+mod parts;
 mod unknown_id;
 mod v1;
 
@@ -28,19 +31,10 @@ pub const IPV4_DONT_FRAGMENT: u16 = 0x4000;
 
 /// The part of the ICRC's input that is the same for all packets between two addresses and ports.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct IcrcSeed(Prefix);
-
-/// Masked bytes from the local route header's last four to the end of UDP.
-///
-/// CRC-32 started with all ones over eight bytes of ones is CRC-32 started with zeros over four
-/// zeros and four ones, and zeros in front change nothing. So there are as many of them as make
-/// whole blocks of 16 together with the BTH.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Prefix {
-    /// Four zeros, four ones, IPv4 and UDP: with the BTH three blocks.
-    V4([u128; 3]),
-    /// Four ones, IPv6 and UDP: with the BTH four blocks.
-    V6([u128; 4]),
+pub struct IcrcSeed {
+    /// The register behind the BTH when every field that varies is 0.
+    constant: u32,
+    is_ipv4: bool,
 }
 
 impl IcrcSeed {
@@ -48,32 +42,49 @@ impl IcrcSeed {
     ///
     /// Addresses of two families are taken as IPv6, IPv4 ones in mapped form.
     pub fn new(src: IpAddr, dst: IpAddr, src_port: u16, dst_port: u16) -> Self {
-        let ports = u32::from(src_port) << 16 | u32::from(dst_port);
-        Self(match (src, dst) {
+        let mut crc = crc32fast::Hasher::new();
+        crc.update(&[0xff; 8]);
+        let is_ipv4 = match (src, dst) {
             (IpAddr::V4(src), IpAddr::V4(dst)) => {
-                let addresses = u64::from(src.to_bits()) << 32 | u64::from(dst.to_bits());
-                Prefix::V4([
-                    // 4 zeros, 4 ones; version and IHL, TOS, length; Identification and flags.
-                    0x0000_0000_ffff_ffff_45ff_0000_0000_0000,
-                    // TTL, protocol, checksum; addresses; ports.
-                    0xff11_ffff << 96 | u128::from(addresses) << 32 | u128::from(ports),
-                    UDP_AND_BTH_MASK,
-                ])
+                crc.update(&[
+                    0x45,
+                    0xff,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0,
+                    0xff,
+                    ip::PROTOCOL_UDP,
+                    0xff,
+                    0xff,
+                ]);
+                crc.update(&src.octets());
+                crc.update(&dst.octets());
+                true
             }
             (src, dst) => {
-                let [src, dst] = [src, dst].map(|ip| match ip {
-                    IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),
-                    IpAddr::V6(v6) => v6.to_bits(),
-                });
-                Prefix::V6([
-                    // 4 ones; version, class, label; length, next header, hop limit; 4 of source.
-                    0xffff_ffff_6fff_ffff_0000_11ff << 32 | src >> 96,
-                    src << 32 | dst >> 96,
-                    dst << 32 | u128::from(ports),
-                    UDP_AND_BTH_MASK,
-                ])
+                crc.update(&[0x6f, 0xff, 0xff, 0xff, 0, 0, ip::PROTOCOL_UDP, 0xff]);
+                for address in [src, dst] {
+                    crc.update(&match address {
+                        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                        IpAddr::V6(v6) => v6.octets(),
+                    });
+                }
+                false
             }
-        })
+        };
+        crc.update(&src_port.to_be_bytes());
+        crc.update(&dst_port.to_be_bytes());
+        crc.update(&[0, 0, 0xff, 0xff]);
+        let mut bth = [0; Bth::LEN];
+        bth[BTH_CONGESTION] = 0xff;
+        crc.update(&bth);
+        Self {
+            constant: !crc.finalize(),
+            is_ipv4,
+        }
     }
 
     /// Returns the ICRC's value of a packet (BTH to ICRC), whatever its last four bytes are.
@@ -118,50 +129,30 @@ impl IcrcSeed {
     fn covered(&self, ipv4_id: u16, ipv4_flags: u16, covered: &[u8]) -> Option<u32> {
         let (bth, rest) = covered.split_first_chunk::<{ Bth::LEN }>()?;
         let udp_len = u16::try_from(covered.len() + ICRC_LEN + udp::LEN).ok()?;
-        let word = u128::from(udp_len) << 112 | bth_word(bth);
-        match self.0 {
-            Prefix::V4([first, second, third]) => {
-                let variable = u64::from(udp_len.checked_add(IPV4_LEN)?) << 32
-                    | u64::from(ipv4_id) << 16
-                    | u64::from(ipv4_flags);
-                Some(run(
-                    [first | u128::from(variable), second, third | word],
-                    rest,
-                ))
-            }
-            Prefix::V6([first, second, third, fourth]) => {
-                let length = u128::from(udp_len) << 48;
-                Some(run([first | length, second, third, fourth | word], rest))
-            }
-        }
+        let outer = if self.is_ipv4 {
+            let ip_len = udp_len.checked_add(ipv4::LEN as u16)?;
+            parts::ipv4(ip_len, ipv4_id, ipv4_flags)
+        } else {
+            parts::ipv6(udp_len)
+        };
+        let register = self.constant ^ outer ^ parts::udp(udp_len) ^ parts::bth(bth);
+        Some(finish(register, rest))
     }
 }
 
-/// UDP length (to be filled in), checksum, BTH (to be filled in) with its congestion byte.
-const UDP_AND_BTH_MASK: u128 = 0xffff << 96 | 0xff << 56;
+/// Where the BTH has FECN, BECN and six reserved bits.
+const BTH_CONGESTION: usize = 4;
 
-const IPV4_LEN: u16 = 20;
-
+/// Runs the register over the rest of the input and returns the CRC.
 #[inline]
-fn bth_word(bth: &[u8; Bth::LEN]) -> u128 {
-    let [a, b, c, d, e, f, g, h, i, j, k, l] = *bth;
-    u128::from_be_bytes([0, 0, 0, 0, a, b, c, d, e, f, g, h, i, j, k, l])
-}
-
-/// Runs the CRC with zeros at its start over the prefix's blocks and then the rest.
-#[inline]
-fn run<const N: usize>(blocks: [u128; N], rest: &[u8]) -> u32 {
-    let bytes = blocks.map(u128::to_be_bytes);
-    let mut crc = crc32fast::Hasher::new_with_initial(ZERO_STATE);
-    crc.update(bytes.as_flattened());
-    if !rest.is_empty() {
-        crc.update(rest);
+fn finish(register: u32, rest: &[u8]) -> u32 {
+    if rest.is_empty() {
+        return !register;
     }
+    let mut crc = crc32fast::Hasher::new_with_initial(!register);
+    crc.update(rest);
     crc.finalize()
 }
-
-/// What crc32fast complements to a register of zeros.
-const ZERO_STATE: u32 = u32::MAX;
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,8 @@ pub mod ext;
 pub mod icrc;
 pub mod ids;
 pub mod imm;
+pub mod ip;
+pub mod ipv4;
 pub mod opcode;
 pub mod packet;
 pub mod psn;

@@ -6,7 +6,7 @@
 //! difference of the flags word after it. So a packet is right if the high half is one of the two
 //! values that unfragmented packets have; a random corruption passes with probability 2^-15.
 
-use super::{IPV4_DONT_FRAGMENT, IcrcSeed, Prefix, gf2};
+use super::{IPV4_DONT_FRAGMENT, IcrcSeed, gf2};
 use crate::packet::ICRC_LEN;
 
 impl IcrcSeed {
@@ -26,7 +26,7 @@ impl IcrcSeed {
         let (covered, icrc) = packet.split_last_chunk::<ICRC_LEN>()?;
         let computed = self.covered(0, IPV4_DONT_FRAGMENT, covered)?;
         let difference = computed ^ u32::from_le_bytes(*icrc);
-        if let Prefix::V6(_) = self.0 {
+        if !self.is_ipv4 {
             return (difference == 0).then_some((0, 0));
         }
         if difference == 0 {

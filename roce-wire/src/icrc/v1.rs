@@ -1,6 +1,6 @@
 //! The ICRC of RoCEv1, over a global route header instead of IP and UDP.
 
-use super::{bth_word, run};
+use super::{BTH_CONGESTION, finish};
 use crate::bth::Bth;
 use crate::packet::ICRC_LEN;
 
@@ -11,20 +11,16 @@ use crate::packet::ICRC_LEN;
 pub fn icrc_v1(grh: &[u8; 40], packet: &[u8]) -> Option<u32> {
     let (covered, _) = packet.split_last_chunk::<ICRC_LEN>()?;
     let (bth, rest) = covered.split_first_chunk::<{ Bth::LEN }>()?;
-    let (head, addresses) = grh.split_first_chunk::<8>()?;
-    let (src, dst) = addresses.split_first_chunk::<16>()?;
-    let head = u64::from_be_bytes(*head) | 0x0fff_ffff_0000_00ff;
-    let src = u128::from_be_bytes(*src);
-    let dst = u128::from_be_bytes(*dst.first_chunk::<16>()?);
-    // Four ones (see `Prefix`), behind as many zeros as make whole blocks; GRH; BTH.
-    let head = u128::from(head);
-    let blocks = [
-        0xffff_ffff << 32 | head >> 32,
-        head << 96 | src >> 32,
-        src << 96 | dst >> 32,
-        dst << 96 | bth_word(bth) | 0xff << 56,
-    ];
-    Some(run(blocks, rest))
+    let (mut grh, mut bth) = (*grh, *bth);
+    for (byte, mask) in grh.iter_mut().zip(GRH_MASK) {
+        *byte |= mask;
+    }
+    bth[BTH_CONGESTION] = 0xff;
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&[0xff; 8]);
+    crc.update(&grh);
+    crc.update(&bth);
+    Some(finish(!crc.finalize(), rest))
 }
 
 /// Returns whether a RoCEv1 packet's ICRC is right.
@@ -33,3 +29,6 @@ pub fn verify_v1(grh: &[u8; 40], packet: &[u8]) -> bool {
         .last_chunk::<ICRC_LEN>()
         .is_some_and(|icrc| icrc_v1(grh, packet) == Some(u32::from_le_bytes(*icrc)))
 }
+
+/// Traffic class and flow label; hop limit.
+const GRH_MASK: [u8; 8] = [0x0f, 0xff, 0xff, 0xff, 0, 0, 0, 0xff];
