@@ -101,7 +101,7 @@ impl Region {
     /// Returns the `len` bytes from `offset` on, or `None` if they are not all inside.
     pub fn window(&self, offset: usize, len: usize) -> Option<Window<'_>> {
         let end = offset.checked_add(len)?;
-        (end <= self.storage.len).then(|| Window {
+        (end <= self.storage.len).then_some(Window {
             region: self,
             offset,
             len,

@@ -87,6 +87,14 @@ impl SendOp {
         )
     }
 
+    /// Returns whether the peer needs a receive for it.
+    pub const fn takes_receive(&self) -> bool {
+        matches!(
+            self,
+            Self::Send | Self::SendImm(_) | Self::SendInv(_) | Self::WriteImm { .. }
+        )
+    }
+
     /// Returns whether this is an atomic.
     pub const fn is_atomic(self) -> bool {
         matches!(self, Self::CompareSwap { .. } | Self::FetchAdd { .. })

@@ -1,0 +1,132 @@
+//! Completion queues: a bounded ring; overflow is an error, never a lost completion in silence.
+
+use alloc::collections::VecDeque;
+
+use crate::verbs::{Completion, Status};
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Armed {
+    No,
+    Any,
+    Solicited,
+}
+
+/// A completion queue.
+#[derive(Debug)]
+pub(crate) struct CompletionQueue {
+    ring: VecDeque<Completion>,
+    depth: usize,
+    armed: Armed,
+    /// A completion came that it was armed for.
+    notified: bool,
+    overflowed: bool,
+    /// QPs that use it, counting one that uses it for both directions twice.
+    pub(crate) users: u32,
+}
+
+impl CompletionQueue {
+    /// Makes an empty queue; its memory is taken here, once.
+    pub(crate) fn new(depth: u32) -> Self {
+        Self {
+            ring: VecDeque::with_capacity(depth as usize),
+            depth: depth as usize,
+            armed: Armed::No,
+            notified: false,
+            overflowed: false,
+            users: 0,
+        }
+    }
+
+    /// Adds a completion; false if there was no room, which is remembered.
+    pub(crate) fn push(&mut self, completion: Completion) -> bool {
+        if self.ring.len() >= self.depth {
+            self.overflowed = true;
+            return false;
+        }
+        let wanted = match self.armed {
+            Armed::No => false,
+            Armed::Any => true,
+            Armed::Solicited => completion.solicited || completion.status != Status::Success,
+        };
+        if wanted {
+            self.notified = true;
+            self.armed = Armed::No;
+        }
+        self.ring.push_back(completion);
+        true
+    }
+
+    /// Takes completions into `out`, oldest first; returns how many.
+    pub(crate) fn take(&mut self, out: &mut [Completion]) -> usize {
+        let n = out.len().min(self.ring.len());
+        for (slot, completion) in out.iter_mut().zip(self.ring.drain(..n)) {
+            *slot = completion;
+        }
+        n
+    }
+
+    /// Arms it for the next completion, or the next solicited or failed one.
+    pub(crate) const fn arm(&mut self, solicited_only: bool) {
+        self.armed = if solicited_only {
+            Armed::Solicited
+        } else {
+            Armed::Any
+        };
+    }
+
+    /// Takes the notification, if there is one.
+    pub(crate) const fn take_notification(&mut self) -> bool {
+        core::mem::replace(&mut self.notified, false)
+    }
+
+    /// Returns whether completions wait.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+
+    /// Returns whether it ever overflowed.
+    pub(crate) const fn overflowed(&self) -> bool {
+        self.overflowed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn completion(wr_id: u64, solicited: bool) -> Completion {
+        Completion {
+            wr_id,
+            solicited,
+            ..Completion::default()
+        }
+    }
+
+    #[test]
+    fn overflow_is_remembered() {
+        let mut cq = CompletionQueue::new(1);
+        assert!(cq.push(completion(1, false)));
+        assert!(!cq.push(completion(2, false)));
+        assert!(cq.overflowed());
+        let mut out = [Completion::default(); 4];
+        assert_eq!(cq.take(&mut out), 1);
+        assert_eq!(out[0].wr_id, 1);
+    }
+
+    #[test]
+    fn solicited_arming_waits_for_a_solicited_or_failed_completion() {
+        let mut cq = CompletionQueue::new(4);
+        cq.arm(true);
+        cq.push(completion(1, false));
+        assert!(!cq.take_notification());
+        cq.push(completion(2, true));
+        assert!(cq.take_notification());
+        assert!(!cq.take_notification());
+        cq.arm(true);
+        cq.push(Completion {
+            status: Status::WrFlushErr,
+            ..completion(3, false)
+        });
+        assert!(cq.take_notification());
+    }
+}

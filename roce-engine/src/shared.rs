@@ -1,0 +1,81 @@
+//! What QPs of a device share and reach through `&mut`: memory, completion queues, counters, lists.
+
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+
+use crate::arena::Arena;
+use crate::config::EngineConfig;
+use crate::cq::CompletionQueue;
+use crate::deadlines::Deadlines;
+use crate::mr::MemoryTable;
+use crate::peers::PeerTable;
+use crate::stats::Counters;
+use crate::verbs::{AsyncEvent, Completion, Cq};
+
+/// Everything of an engine but its QPs.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) config: EngineConfig,
+    pub(crate) memory: MemoryTable,
+    pub(crate) cqs: Arena<CompletionQueue>,
+    pub(crate) peers: PeerTable,
+    pub(crate) counters: Counters,
+    pub(crate) deadlines: Deadlines,
+    /// QPs with something to send, oldest first; a QP's own flag keeps it here once at most.
+    pub(crate) ready: VecDeque<u32>,
+    /// QPs that a peer's window has room for again, not yet in `ready`.
+    pub(crate) woken: Vec<u32>,
+    /// Counts turns, so that an acknowledgement knows how long it has waited.
+    pub(crate) turn: u64,
+    /// A completion queue overflowed and its QPs are not in error yet.
+    pub(crate) overflow: bool,
+    events: VecDeque<AsyncEvent>,
+}
+
+impl Shared {
+    pub(crate) fn new(config: EngineConfig) -> Self {
+        let seed = config.seed as u32 ^ (config.seed >> 32) as u32;
+        Self {
+            memory: MemoryTable::new(config.max_pd, config.max_mr, seed),
+            cqs: Arena::new(config.max_cq.min(0xffff), 0),
+            peers: PeerTable::default(),
+            counters: Counters::default(),
+            deadlines: Deadlines::default(),
+            ready: VecDeque::new(),
+            woken: Vec::new(),
+            turn: 0,
+            overflow: false,
+            events: VecDeque::with_capacity(config.max_events),
+            config,
+        }
+    }
+
+    /// Returns a completion queue by its handle.
+    pub(crate) fn cq(&mut self, cq: Cq) -> Option<&mut CompletionQueue> {
+        self.cqs.named_mut(cq.0 & 0xffff, cq.0 >> 16, 0xffff)
+    }
+
+    /// Adds a completion; an overflow is acted on when the engine has its QPs at hand.
+    pub(crate) fn complete(&mut self, cq: Cq, completion: Completion) {
+        let Some(queue) = self.cq(cq) else { return };
+        let before = queue.overflowed();
+        if !queue.push(completion) && !before {
+            self.overflow = true;
+            self.event(AsyncEvent::CqError(cq));
+        }
+    }
+
+    /// Adds an asynchronous event, or counts it as lost when too many wait.
+    pub(crate) fn event(&mut self, event: AsyncEvent) {
+        if self.events.len() < self.config.max_events {
+            self.events.push_back(event);
+        } else {
+            self.counters.lost_events += 1;
+        }
+    }
+
+    /// Takes the oldest event.
+    pub(crate) fn take_event(&mut self) -> Option<AsyncEvent> {
+        self.events.pop_front()
+    }
+}
