@@ -1,1 +1,3 @@
+//! Fixtures of the tests that span crates.
 
+pub mod guest;

@@ -1,0 +1,53 @@
+//! A real peer: Debian's kernel with soft-RoCE and stock perftest, in a QEMU guest.
+//!
+//! ```text
+//!  this process                         namespace (anonymous)            guest (QEMU, tcg)
+//!  ┌──────────────┐  nsenter    ┌──────────────────────────────┐   ┌─────────────────────────┐
+//!  │ test         ├────────────▶│ roce ── tap0 192.168.77.1    ├───┤ eth0 192.168.77.2, rxe0 │
+//!  │              │             │         │ dumpcap            │   │ ib_write_bw, …          │
+//!  └──────┬───────┘             └──────────────────────────────┘   └───────────▲─────────────┘
+//!         └───────────────────── virtio port: "run this" ──────────────────────┘
+//! ```
+//!
+//! Nothing survives the test, however it ends: the namespace has no name and goes with its last
+//! process, its holder leaves when our end of a pipe closes, QEMU gets the kernel's parent-death
+//! signal, and the guest powers off when the control port hangs up.
+
+pub mod capture;
+pub mod case;
+pub mod control;
+pub mod duel;
+pub mod icrc;
+pub mod machine;
+pub mod namespace;
+pub mod process;
+pub mod roce;
+pub mod table;
+pub mod tools;
+
+pub use machine::{Guest, Image};
+pub use namespace::Namespace;
+
+/// The interface on our side, its addresses and those of the guest.
+pub mod net {
+    /// Our end of the wire.
+    pub const TAP: &str = "tap0";
+    /// Our MAC address, by which a capture tells our frames from the guest's.
+    pub const OUR_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x77, 0x01];
+    /// The guest's MAC address.
+    pub const GUEST_MAC: [u8; 6] = [0x02, 0, 0, 0, 0x77, 0x02];
+    /// Our IPv4 address.
+    pub const OUR_V4: &str = "192.168.77.1";
+    /// The guest's IPv4 address.
+    pub const GUEST_V4: &str = "192.168.77.2";
+    /// Our IPv6 address.
+    pub const OUR_V6: &str = "fd77::1";
+    /// The guest's IPv6 address.
+    pub const GUEST_V6: &str = "fd77::2";
+
+    /// Writes a MAC address the way `ip` and QEMU read it.
+    #[must_use]
+    pub fn mac_text(mac: [u8; 6]) -> String {
+        mac.map(|byte| format!("{byte:02x}")).join(":")
+    }
+}

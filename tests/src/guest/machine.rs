@@ -1,0 +1,225 @@
+//! Builds, boots and drives the guest.
+
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+
+use super::control::{Control, Reply};
+use super::namespace::Namespace;
+use super::net;
+use super::process::Process;
+
+/// From power-on to init's first word; 4 s on an idle machine, more when both cores are busy.
+const BOOT: Duration = Duration::from_secs(120);
+const SHORT: Duration = Duration::from_secs(20);
+
+/// A kernel and an initramfs on disk.
+#[derive(Debug, Clone)]
+pub struct Image {
+    kernel: PathBuf,
+    initramfs: PathBuf,
+}
+
+impl Image {
+    /// Builds the image below `cache`, or finds it there.
+    ///
+    /// # Errors
+    /// If `tests/guest/build` fails; it has then said why on stderr.
+    pub fn prepare(cache: &Path) -> Result<Self> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("guest/build");
+        let output = Command::new(&script)
+            .arg(cache)
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("cannot run {}", script.display()))?;
+        ensure!(
+            output.status.success(),
+            "the guest image could not be built"
+        );
+        let text = String::from_utf8_lossy(&output.stdout);
+        let (kernel, initramfs) = text
+            .trim()
+            .split_once('\n')
+            .context("tests/guest/build did not print two paths")?;
+        Ok(Self {
+            kernel: kernel.into(),
+            initramfs: initramfs.into(),
+        })
+    }
+}
+
+/// A running guest with `rxe0` on `eth0`, on the tap of its namespace.
+#[derive(Debug)]
+pub struct Guest {
+    // Dropped in this order: the guest sees the hang-up, QEMU is killed, the namespace goes.
+    control: Control,
+    _qemu: Process,
+    namespace: Namespace,
+    kernel: String,
+}
+
+impl Guest {
+    /// Boots the image with both ends of the wire at `mtu`; logs go into `folder`.
+    ///
+    /// # Errors
+    /// If the namespace can't be made, QEMU fails, or the guest's rxe device doesn't come up.
+    pub fn boot(image: &Image, mtu: u32, folder: &Path) -> Result<Self> {
+        let namespace = Namespace::with_tap(mtu)?;
+        let socket = folder.join("control");
+        let console = folder.join("console.log");
+        let _ = std::fs::remove_file(&socket);
+        let mut command = namespace.command("qemu-system-x86_64");
+        command
+            .args([
+                "-accel",
+                "tcg,thread=multi",
+                "-cpu",
+                "max",
+                "-smp",
+                "2",
+                "-m",
+                "1024",
+            ])
+            .args(["-nodefaults", "-display", "none", "-no-reboot"])
+            .arg("-kernel")
+            .arg(&image.kernel)
+            .arg("-initrd")
+            .arg(&image.initramfs)
+            .args(["-append", "console=ttyS0 panic=-1 quiet mitigations=off"])
+            .args(["-serial", &format!("file:{}", console.display())])
+            // With wait=on the guest starts only after we are connected, so its first word is
+            // not lost.
+            .args([
+                "-chardev",
+                &format!("socket,id=c,path={},server=on,wait=on", socket.display()),
+            ])
+            .args([
+                "-device",
+                "virtio-serial-pci",
+                "-device",
+                "virtserialport,chardev=c",
+            ])
+            .args([
+                "-netdev",
+                &format!("tap,id=n,ifname={},script=no,downscript=no", net::TAP),
+            ])
+            .args([
+                "-device",
+                &format!(
+                    "virtio-net-pci,netdev=n,mac={}",
+                    net::mac_text(net::GUEST_MAC)
+                ),
+            ]);
+        let qemu = Process::start(&mut command, &folder.join("qemu.log"))?;
+        let control = Control::connect(&socket, BOOT).with_context(|| {
+            let console = std::fs::read_to_string(&console).unwrap_or_default();
+            format!(
+                "QEMU: {}\nguest console: {}",
+                qemu.output().trim(),
+                console.trim()
+            )
+        })?;
+        let mut guest = Self {
+            control,
+            _qemu: qemu,
+            namespace,
+            kernel: String::new(),
+        };
+        guest.set_up(mtu)?;
+        Ok(guest)
+    }
+
+    fn set_up(&mut self, mtu: u32) -> Result<()> {
+        let (v4, v6) = (net::GUEST_V4, net::GUEST_V6);
+        self.must(&format!(
+            "IP=/usr/bin/ip; $IP link set lo up && $IP link set eth0 mtu {mtu} txqueuelen 20000 up && \
+             $IP addr add {v4}/24 dev eth0 && $IP -6 addr add {v6}/64 dev eth0 nodad && \
+             /usr/bin/rdma link add rxe0 type rxe netdev eth0"
+        ))?;
+        // devtmpfs makes the node a moment after the device.
+        self.must(
+            "for i in $(seq 100); do [ -e /dev/infiniband/uverbs0 ] && exit 0; usleep 50000; done; \
+             echo no /dev/infiniband/uverbs0; exit 1",
+        )?;
+        self.kernel = self.must("uname -r")?.trim().to_owned();
+        Ok(())
+    }
+
+    /// The guest's kernel release.
+    #[must_use]
+    pub fn kernel(&self) -> &str {
+        &self.kernel
+    }
+
+    /// The namespace that holds our end of the wire.
+    #[must_use]
+    pub fn namespace(&self) -> &Namespace {
+        &self.namespace
+    }
+
+    /// Runs a line of shell in the guest, which kills it after `limit`.
+    ///
+    /// # Errors
+    /// If the guest no longer answers.
+    pub fn run(&mut self, command: &str, limit: Duration) -> Result<Reply> {
+        self.control.run(command, limit)
+    }
+
+    /// Runs a line of shell in the guest that has to succeed, and returns what it printed.
+    ///
+    /// # Errors
+    /// If it exits with anything but 0.
+    pub fn must(&mut self, command: &str) -> Result<String> {
+        let reply = self.run(command, SHORT)?;
+        ensure!(
+            reply.status == 0,
+            "in the guest, `{command}` gave {}: {}",
+            reply.status,
+            reply.text
+        );
+        Ok(reply.text)
+    }
+
+    /// Starts a server in the guest and returns when it listens on the TCP port.
+    ///
+    /// # Errors
+    /// If it ends or is silent before it listens, with what it printed.
+    pub fn serve(&mut self, command: &str, port: u16, limit: Duration) -> Result<()> {
+        let seconds = limit.as_secs().max(1);
+        let reply = self.run(
+            &format!(
+                "rm -f /tmp/served.*; \
+                 (timeout -s KILL {seconds} {command} >/tmp/served.out 2>&1; \
+                 echo $? >/tmp/served.tmp; mv /tmp/served.tmp /tmp/served.status) & \
+                 for i in $(seq 200); do \
+                 grep -q ':{port:04X} .*:0000 0A ' /proc/net/tcp /proc/net/tcp6 && exit 0; \
+                 [ -e /tmp/served.status ] && break; usleep 50000; done; \
+                 cat /tmp/served.out; exit 1"
+            ),
+            SHORT,
+        )?;
+        ensure!(
+            reply.status == 0,
+            "`{command}` does not listen in the guest: {}",
+            reply.text.trim()
+        );
+        Ok(())
+    }
+
+    /// Waits for the server that `serve` started and returns its status and output.
+    ///
+    /// # Errors
+    /// If the guest no longer answers.
+    pub fn served(&mut self, limit: Duration) -> Result<Reply> {
+        let ticks = limit.as_millis() / 50;
+        self.run(
+            &format!(
+                "for i in $(seq {ticks}); do [ -e /tmp/served.status ] && break; usleep 50000; done; \
+                 cat /tmp/served.out; exit $(cat /tmp/served.status || echo 137)"
+            ),
+            limit + SHORT,
+        )
+    }
+}

@@ -1,0 +1,189 @@
+//! `roce` against the kernel's soft-RoCE and stock perftest, in both roles.
+//!
+//! ```text
+//! cargo test -p roce-tests --test interop -- [FILTER…] [--full] [--mtu N] [--list] [--keep]
+//!                                            [--exec COMMAND]
+//! ```
+//!
+//! A case passes if both sides exit with 0 and print the rows they should, every RoCE frame that we
+//! sent has a good ICRC by a check of this crate's own, and tshark finds none malformed. Filters are
+//! parts of a case's name, all of which must match; `--full` takes the wide matrix; `--exec` runs one
+//! command in the guest in place of the cases.
+
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use roce_tests::guest::case::{self, Case};
+use roce_tests::guest::{Guest, Image, duel, roce, tools};
+
+fn main() -> ExitCode {
+    if !wanted_tier() {
+        println!("interop: left to the guest tier (ROCE_TIERS)");
+        return ExitCode::SUCCESS;
+    }
+    match start() {
+        Ok((passed, failed)) => {
+            println!("{passed} passed, {failed} failed");
+            if failed == 0 {
+                ExitCode::SUCCESS
+            } else {
+                ExitCode::FAILURE
+            }
+        }
+        Err(error) => {
+            println!("interop: {error:#}");
+            println!("0 passed, 1 failed");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the caller, if it runs the tests tier by tier, means this one.
+fn wanted_tier() -> bool {
+    std::env::var("ROCE_TIERS").map_or(true, |tiers| tiers.split(',').any(|tier| tier == "guest"))
+}
+
+struct Options {
+    filters: Vec<String>,
+    full: bool,
+    list: bool,
+    keep: bool,
+    mtu: u32,
+    exec: Option<String>,
+}
+
+impl Options {
+    fn parse() -> Result<Self> {
+        let mut options = Self {
+            filters: vec![],
+            full: false,
+            list: false,
+            keep: false,
+            mtu: 1500,
+            exec: None,
+        };
+        let mut arguments = std::env::args().skip(1);
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--full" => options.full = true,
+                "--list" => options.list = true,
+                "--keep" => options.keep = true,
+                "--mtu" => {
+                    let value = arguments.next().context("--mtu takes a number")?;
+                    options.mtu = value.parse().context("--mtu takes a number")?;
+                }
+                "--exec" => {
+                    options.exec = Some(arguments.next().context("--exec takes a command")?)
+                }
+                // Cargo hands these to every test program when asked to.
+                "--nocapture" | "--quiet" | "-q" | "--include-ignored" => {}
+                flag if flag.starts_with("--test-threads") || flag.starts_with("--color") => {}
+                flag if flag.starts_with('-') => bail!("unknown option {flag}"),
+                filter => options.filters.push(filter.to_owned()),
+            }
+        }
+        Ok(options)
+    }
+
+    fn cases(&self) -> Vec<Case> {
+        let all = if self.full {
+            case::full()
+        } else {
+            case::smoke()
+        };
+        let matches = |case: &Case| {
+            let name = case.to_string();
+            self.filters
+                .iter()
+                .all(|filter| name.contains(filter.as_str()))
+        };
+        all.into_iter().filter(matches).collect()
+    }
+}
+
+fn start() -> Result<(u32, u32)> {
+    let options = Options::parse()?;
+    let cases = options.cases();
+    if options.list {
+        for case in &cases {
+            println!("{case}");
+        }
+        return Ok((0, 0));
+    }
+    if cases.is_empty() {
+        println!("interop: no case matches {:?}", options.filters);
+        return Ok((0, 0));
+    }
+    if let Some(reason) = tools::unavailable() {
+        if std::env::var_os("CI").is_some() {
+            bail!("{reason}, and in CI no tier may be skipped");
+        }
+        println!("interop: skipped, {reason}");
+        return Ok((0, 0));
+    }
+    run(&options, &cases)
+}
+
+fn run(options: &Options, cases: &[Case]) -> Result<(u32, u32)> {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
+        .join("..")
+        .canonicalize()?;
+    let folder = RunFolder::new(&target)?;
+    let image = Image::prepare(&target.join("guest"))?;
+    let roce = roce::binary(&target)?;
+    let mut guest = Guest::boot(&image, options.mtu, &folder.path)?;
+    println!("guest: Linux {}, MTU {}", guest.kernel(), options.mtu);
+    if let Some(command) = &options.exec {
+        let reply = guest.run(command, Duration::from_secs(60))?;
+        print!("{}", reply.text);
+        println!("status {}", reply.status);
+        return Ok((0, 0));
+    }
+    let (mut passed, mut failed) = (0, 0);
+    for (case, port) in cases.iter().zip(18515..) {
+        match duel::run(&mut guest, &roce, *case, port, &folder.path) {
+            Ok(outcome) if outcome.faults().is_empty() => {
+                println!("ok     {case}: {}", outcome.summary());
+                passed += 1;
+                if !options.keep {
+                    outcome.discard();
+                }
+            }
+            Ok(outcome) => {
+                println!("FAILED {case}: {}", outcome.faults().join("; "));
+                print!("{}", outcome.evidence());
+                failed += 1;
+            }
+            Err(error) => {
+                println!("FAILED {case}: {error:#}");
+                failed += 1;
+            }
+        }
+    }
+    if failed == 0 && !options.keep {
+        folder.remove();
+    }
+    Ok((passed, failed))
+}
+
+/// Where a run's logs and captures are; kept when something failed.
+struct RunFolder {
+    path: PathBuf,
+}
+
+impl RunFolder {
+    fn new(target: &Path) -> Result<Self> {
+        let path = target
+            .join("guest")
+            .join(format!("run-{}", std::process::id()));
+        std::fs::create_dir_all(&path)
+            .with_context(|| format!("cannot make {}", path.display()))?;
+        Ok(Self { path })
+    }
+
+    fn remove(&self) {
+        let _ = std::fs::remove_dir_all(&self.path);
+    }
+}
