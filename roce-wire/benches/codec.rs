@@ -2,7 +2,7 @@
 //!
 //! Run with `cargo bench -p roce-wire`.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};

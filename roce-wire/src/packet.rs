@@ -123,6 +123,19 @@ pub struct Headers {
 }
 
 impl Headers {
+    /// Reads the headers alone, of a packet whose end may be missing.
+    ///
+    /// # Errors
+    ///
+    /// As [`Packet::parse`], but nothing after the headers is looked at.
+    pub fn parse(bytes: &[u8]) -> Result<Self, ParseError> {
+        let mut reader = Reader::new(bytes);
+        let bth = Bth::from_bytes(reader.array(Part::Bth)?);
+        let info = known(&bth)?;
+        let ext = Ext::parse(info.headers, &mut reader)?;
+        Ok(Self { bth, ext })
+    }
+
     /// Returns the bytes of the headers.
     #[inline]
     pub const fn len(&self) -> usize {
