@@ -24,7 +24,7 @@ mod send_queue;
 mod timer;
 mod violation;
 
-use roce_wire::{OpcodeInfo, PKey, Packet, Psn, Qpn};
+use roce_wire::{IcrcSeed, OpcodeInfo, PKey, Packet, Psn, Qpn};
 
 use crate::link::Link;
 use crate::path::Path;
@@ -52,6 +52,8 @@ pub(crate) struct Qp {
     responder: Responder,
     timers: TimerTable,
     in_ready: bool,
+    /// The CRC state of the peer's headers, with the source port that it sends from.
+    receive_seed: Option<(u16, IcrcSeed)>,
     /// A wrong source was reported once.
     source_reported: bool,
 }
@@ -83,6 +85,7 @@ impl Qp {
             responder: Responder::default(),
             timers: TimerTable::default(),
             in_ready: false,
+            receive_seed: None,
             source_reported: false,
             init,
         }
@@ -106,6 +109,18 @@ impl Qp {
     /// Returns its partition key.
     pub(crate) const fn pkey(&self) -> PKey {
         self.pkey
+    }
+
+    /// Returns the ICRC seed of packets from the peer's `source_port`, made when the port changes.
+    pub(crate) fn receive_seed(
+        &mut self,
+        source_port: u16,
+        make: impl FnOnce() -> IcrcSeed,
+    ) -> IcrcSeed {
+        match self.receive_seed {
+            Some((port, seed)) if port == source_port => seed,
+            _ => self.receive_seed.insert((source_port, make())).1,
+        }
     }
 
     /// Returns whether a wrong source address is to be reported: the first time only.

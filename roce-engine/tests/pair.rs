@@ -1,4 +1,5 @@
 //! Two engines joined by a wire in memory: every operation end to end, without the simulator.
+#![expect(clippy::unwrap_used, reason = "a step that fails ends the test")]
 
 use core::cell::{Cell, RefCell};
 use core::net::{IpAddr, Ipv4Addr};

@@ -29,7 +29,7 @@ impl Engine {
         let Some(index) = self.addressee(&packet, info, meta) else {
             return;
         };
-        if !self.icrc_holds(meta, bytes) {
+        if !self.icrc_holds(index, meta, bytes) {
             self.shared.counters.drop_bad_icrc += 1;
             return;
         }
@@ -91,8 +91,12 @@ impl Engine {
         Some(index)
     }
 
-    fn icrc_holds(&mut self, meta: &RxMeta, bytes: &[u8]) -> bool {
-        let seed = IcrcSeed::new(meta.remote, meta.local, meta.source_port, ROCE_PORT);
+    fn icrc_holds(&mut self, index: u32, meta: &RxMeta, bytes: &[u8]) -> bool {
+        let make = || IcrcSeed::new(meta.remote, meta.local, meta.source_port, ROCE_PORT);
+        let seed = match self.qps.at_mut(index) {
+            Some(qp) => qp.receive_seed(meta.source_port, make),
+            None => make(),
+        };
         let counters = &mut self.shared.counters;
         let exact = meta.remote.is_ipv6();
         match meta.ipv4_id {
