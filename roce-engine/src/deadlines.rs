@@ -36,3 +36,21 @@ impl Deadlines {
         Some(index)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_come_back_in_time_order_and_not_early() {
+        let mut deadlines = Deadlines::default();
+        for (at, index) in [(30, 3), (10, 1), (20, 2)] {
+            deadlines.push(Instant::from_nanos(at), index);
+        }
+        assert_eq!(deadlines.next(), Some(Instant::from_nanos(10)));
+        let now = Instant::from_nanos(25);
+        assert_eq!(deadlines.pop_due(now), Some(1));
+        assert_eq!(deadlines.pop_due(now), Some(2));
+        assert_eq!(deadlines.pop_due(now), None);
+    }
+}

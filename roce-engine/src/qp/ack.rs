@@ -75,3 +75,32 @@ impl Due {
         self.nak = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_takes_an_unsent_nak_back_but_not_the_ack() {
+        let mut due = Due::default();
+        assert!(!due.ask_ack(3));
+        assert!(due.ask_ack(4), "merged");
+        due.ask_nak(Nak::Sequence, Psn::new(9));
+        due.progressed();
+        assert_eq!(due.nak(), None);
+        assert_eq!(
+            due.ack_since(),
+            Some(3),
+            "it has waited since it was first asked for"
+        );
+        due.said();
+        assert!(!due.is_any());
+    }
+
+    #[test]
+    fn syndromes_are_those_of_the_wire() {
+        assert_eq!(Nak::Sequence.syndrome().to_raw(), 0x60);
+        assert_eq!(Nak::Rnr { timer: 12 }.syndrome().to_raw(), 0x2c);
+        assert_eq!(Nak::Fatal(NakCode::RemoteAccess).syndrome().to_raw(), 0x62);
+    }
+}

@@ -75,3 +75,42 @@ impl TimerTable {
         Some(at)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn a_timer_that_moves_on_needs_no_new_entry() {
+        let mut timers = TimerTable::default();
+        assert_eq!(timers.set(Timer::Retransmit, at(10)), Some(at(10)));
+        assert_eq!(
+            timers.set(Timer::Retransmit, at(20)),
+            None,
+            "the entry at 10 finds out"
+        );
+        timers.popped(at(10));
+        assert!(!timers.take_due(Timer::Retransmit, at(10)));
+        assert_eq!(timers.queue(Timer::Retransmit), Some(at(20)));
+        timers.popped(at(20));
+        assert!(timers.take_due(Timer::Retransmit, at(20)));
+        assert!(!timers.is_set(Timer::Retransmit));
+        assert_eq!(timers.queue(Timer::Retransmit), None);
+    }
+
+    #[test]
+    fn an_earlier_deadline_is_told_at_once() {
+        let mut timers = TimerTable::default();
+        assert_eq!(timers.set(Timer::Rnr, at(100)), Some(at(100)));
+        assert_eq!(timers.set(Timer::Rnr, at(50)), Some(at(50)));
+        assert_eq!(
+            timers.set(Timer::Retransmit, at(70)),
+            Some(at(70)),
+            "timers are apart"
+        );
+    }
+}

@@ -87,3 +87,36 @@ pub(crate) const fn status_of(nak: NakCode) -> Status {
         _ => Status::RemInvReqErr,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_violation_has_its_nak_and_statuses() {
+        let rows = [
+            (Violation::Successor, 0x61, Status::RemInvReqErr),
+            (Violation::Unsupported, 0x61, Status::RemInvReqErr),
+            (Violation::QpRights, 0x61, Status::RemInvReqErr),
+            (Violation::Length, 0x61, Status::RemInvReqErr),
+            (Violation::ReadDepth, 0x61, Status::RemInvReqErr),
+            (Violation::Alignment, 0x61, Status::RemInvReqErr),
+            (Violation::MemoryRights, 0x62, Status::RemAccessErr),
+            (Violation::Invalidate, 0x62, Status::RemAccessErr),
+            (Violation::ReceiveTooShort, 0x61, Status::LocLenErr),
+            (Violation::ReceiveMemory, 0x63, Status::LocProtErr),
+        ];
+        for (violation, syndrome, receive) in rows {
+            let outcome = violation.outcome();
+            assert_eq!(outcome.nak.to_raw(), syndrome, "{violation:?}");
+            assert_eq!(outcome.receive, receive, "{violation:?}");
+        }
+    }
+
+    #[test]
+    fn the_requester_sees_the_matching_status() {
+        assert_eq!(status_of(NakCode::InvalidRequest), Status::RemInvReqErr);
+        assert_eq!(status_of(NakCode::RemoteAccess), Status::RemAccessErr);
+        assert_eq!(status_of(NakCode::RemoteOperational), Status::RemOpErr);
+    }
+}

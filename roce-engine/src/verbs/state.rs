@@ -217,3 +217,6 @@ pub const fn transition(from: QpState, to: QpState, service: Service) -> Option<
         optional: AttrMask(optional),
     })
 }
+
+#[cfg(test)]
+mod tests;
