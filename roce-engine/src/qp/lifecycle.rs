@@ -64,6 +64,9 @@ impl Qp {
             });
         }
         check_values(shared, port, attr)?;
+        if to == QpState::Sqd && from == to && self.requester.una != self.requester.next_psn {
+            return Err(ModifyError::NotDrained);
+        }
         let local = self.check_address(port, attr)?;
         if to == QpState::Reset {
             self.reset(shared);
@@ -165,6 +168,12 @@ impl Qp {
                     .start(psn, window, attr.max_rd_atomic.unwrap_or(0));
                 self.requester.retries_left = attr.retry_cnt.unwrap_or(0);
                 self.requester.rnr_left = attr.rnr_retry.unwrap_or(0);
+            }
+            (QpState::Sqd, QpState::Sqd) => {
+                self.requester.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0);
+                self.responder
+                    .replay
+                    .resize(attr.max_dest_rd_atomic.unwrap_or(0));
             }
             (QpState::Rts, QpState::Sqd) => self.requester.drained = attr.sqd_event != Some(true),
             _ => {}

@@ -66,6 +66,15 @@ impl ReplayTable {
         }
     }
 
+    /// Changes how many resources are kept. When there are fewer, the oldest go, as by new ones.
+    pub(crate) fn resize(&mut self, limit: u8) {
+        self.limit = usize::from(limit);
+        while self.resources.len() > self.limit {
+            self.resources.pop_front();
+        }
+        self.resources.reserve(self.limit - self.resources.len());
+    }
+
     /// Returns whether another resource can be accepted: there is a place, or the oldest is answered.
     pub(crate) fn has_room(&self) -> bool {
         self.resources.len() < self.limit
@@ -144,5 +153,11 @@ mod tests {
         table.push(Psn::new(2), 1, KIND);
         assert!(table.find(Psn::new(0)).is_none(), "it was replaced");
         assert!(!ReplayTable::new(0).has_room());
+        table.resize(1);
+        assert_eq!(
+            table.find(Psn::new(2)).map(|resource| resource.first),
+            Some(Psn::new(2))
+        );
+        assert!(table.find(Psn::new(1)).is_none());
     }
 }

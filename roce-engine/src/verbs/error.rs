@@ -124,6 +124,8 @@ pub enum ModifyError {
     },
     /// The GID index names no usable row, or the peer's GID is of another family.
     Address(String),
+    /// The send queue of a QP in SQD still has requests on the way.
+    NotDrained,
     /// The handle names no QP.
     NoSuchQp,
     /// The device's own words.
@@ -149,6 +151,9 @@ impl fmt::Display for ModifyError {
                 write!(f, "{what} {value} is out of range (0 to {max})")
             }
             Self::Address(text) | Self::Device(text) => f.write_str(text),
+            Self::NotDrained => f.write_str(
+                "the send queue has not drained: wait for the SQ drained event before changing attributes in SQD",
+            ),
             Self::NoSuchQp => f.write_str("no such QP: it was destroyed or never made"),
         }
     }

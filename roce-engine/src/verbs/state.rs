@@ -167,6 +167,7 @@ pub struct Transition {
 pub const fn transition(from: QpState, to: QpState, service: Service) -> Option<Transition> {
     use QpState as S;
     let (required, optional) = match (from, to) {
+        (S::Reset, S::Err) => return None,
         (_, S::Reset | S::Err) => (0, 0),
         (S::Reset, S::Init) => match service {
             Service::Rc | Service::Uc => (PKEY | PORT | ACCESS, 0),
