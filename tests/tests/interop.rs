@@ -19,10 +19,6 @@ use roce_tests::guest::case::{self, Case};
 use roce_tests::guest::{Guest, Image, duel, roce, tools};
 
 fn main() -> ExitCode {
-    if !wanted_tier() {
-        println!("interop: left to the guest tier (ROCE_TIERS)");
-        return ExitCode::SUCCESS;
-    }
     match start() {
         Ok((passed, failed)) => {
             println!("{passed} passed, {failed} failed");
@@ -38,11 +34,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-/// Whether the caller, if it runs the tests tier by tier, means this one.
-fn wanted_tier() -> bool {
-    std::env::var("ROCE_TIERS").map_or(true, |tiers| tiers.split(',').any(|tier| tier == "guest"))
 }
 
 struct Options {

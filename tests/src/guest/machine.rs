@@ -108,7 +108,7 @@ impl Guest {
             .args([
                 "-device",
                 &format!(
-                    "virtio-net-pci,netdev=n,mac={}",
+                    "virtio-net-pci,netdev=n,romfile=,mac={}",
                     net::mac_text(net::GUEST_MAC)
                 ),
             ]);
