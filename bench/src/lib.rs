@@ -6,4 +6,6 @@
 #![warn(missing_docs)]
 
 pub mod cli;
+pub mod exit;
+pub mod peer;
 pub mod spec;

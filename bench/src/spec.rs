@@ -269,6 +269,8 @@ pub struct Spec {
     pub trace: Trace,
     /// The bound of each wait for the peer before the test (`--connect-timeout`).
     pub connect_timeout: Duration,
+    /// The bound of a server's wait for its client, if one was asked for.
+    pub accept_timeout: Option<Duration>,
 }
 
 impl Spec {
@@ -312,6 +314,7 @@ impl Spec {
             impair: None,
             trace: Trace::default(),
             connect_timeout: Duration::from_secs(10),
+            accept_timeout: None,
         };
         spec.resolve_depths(None, None, None);
         spec

@@ -120,11 +120,10 @@ impl Spec {
             .filter_map(|(name, set)| set.then_some(name))
             .collect();
         words.value("--trace", (!what.is_empty()).then(|| what.join(",")));
-        words.unless(
-            "--connect-timeout",
-            self.connect_timeout.as_secs_f64(),
-            Self::new(self.test).connect_timeout.as_secs_f64(),
-        );
+        let timeout = self.connect_timeout;
+        let asked =
+            self.accept_timeout.is_some() || timeout != Self::new(self.test).connect_timeout;
+        words.value("--connect-timeout", asked.then(|| timeout.as_secs_f64()));
     }
 }
 

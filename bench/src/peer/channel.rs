@@ -1,0 +1,273 @@
+//! One TCP connection: whole messages, bounded waits, a callback while waiting, and the trace.
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use super::{Idle, OnIdle};
+
+/// How long a peer may be silent during the test, on TCP and RDMA both.
+pub const QUIET_BOUND: Duration = Duration::from_secs(60);
+
+/// How many turns with traffic go by between two looks at the socket.
+const TURNS_PER_LOOK: u32 = 16;
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Stage {
+    /// The version message.
+    Version,
+    /// The page size.
+    PageSize,
+    /// The cache line.
+    CacheLine,
+    /// The path MTU.
+    Mtu,
+    /// A line about a QP.
+    Handshake {
+        /// What the line means at this point.
+        round: &'static str,
+        /// Which QP, counted from 0.
+        qp: u32,
+    },
+    /// A field of the bandwidth report.
+    Report(&'static str),
+}
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version => f.write_str("version"),
+            Self::PageSize => f.write_str("page size"),
+            Self::CacheLine => f.write_str("cache line"),
+            Self::Mtu => f.write_str("MTU"),
+            Self::Handshake { round, qp } => write!(f, "QP handshake (round \"{round}\", QP {qp})"),
+            Self::Report(field) => write!(f, "bandwidth report ({field})"),
+        }
+    }
+}
+
+/// How long a wait may last.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Bound {
+    /// From its start.
+    Total(Duration),
+    /// Since traffic moved.
+    Quiet(Duration),
+}
+
+/// One TCP connection to a peer.
+#[derive(Debug)]
+pub(super) struct Channel {
+    stream: TcpStream,
+    trace: bool,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Channel {
+    /// Takes a connected stream: no delay (a stock peer wants each message in one piece), no blocking, and probes
+    /// so that a host that is gone is noticed.
+    pub(super) fn new(stream: TcpStream, trace: bool) -> Result<Self> {
+        use rustix::net::sockopt;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        sockopt::set_socket_keepalive(&stream, true)?;
+        sockopt::set_tcp_keepidle(&stream, Duration::from_secs(5))?;
+        sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(3))?;
+        sockopt::set_tcp_keepcnt(&stream, 3)?;
+        let canonical =
+            |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        let local = canonical(stream.local_addr()?);
+        let peer = canonical(stream.peer_addr().context("the peer left at once")?);
+        Ok(Self {
+            stream,
+            trace,
+            local,
+            peer,
+        })
+    }
+
+    pub(super) const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    pub(super) const fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Sends a message in one write. Messages are far smaller than a socket buffer, so a partial write only happens
+    /// to a peer that doesn't read.
+    pub(super) fn send(
+        &mut self,
+        stage: Stage,
+        message: &[u8],
+        bound: Bound,
+        idle: OnIdle<'_>,
+    ) -> Result<()> {
+        let mut wait = Wait::start(bound);
+        let mut sent = 0;
+        while sent < message.len() {
+            match self.stream.write(&message[sent..]) {
+                Ok(count) => sent += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !wait.go_on(&self.stream, PollFlags::OUT, idle)? {
+                        bail!(
+                            "sending our {stage}: {} reads nothing for {:?}",
+                            self.peer,
+                            wait.waited()
+                        );
+                    }
+                }
+                Err(error) => {
+                    return Err(error)
+                        .with_context(|| format!("sending our {stage} to {}: {HINT}", self.peer));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Receives a whole message. `check` sees each part as it grows and may refuse it early.
+    pub(super) fn receive<const N: usize>(
+        &mut self,
+        stage: Stage,
+        check: fn(&[u8]) -> Result<()>,
+        bound: Bound,
+        idle: OnIdle<'_>,
+    ) -> Result<[u8; N]> {
+        let mut wait = Wait::start(bound);
+        let mut message = [0; N];
+        let mut have = 0;
+        while have < N {
+            match self.stream.read(&mut message[have..]) {
+                Ok(0) => bail!(
+                    "waiting for the peer's {stage}: {} closed the connection after {have} of {N} bytes; {HINT}",
+                    self.peer
+                ),
+                Ok(count) => {
+                    have += count;
+                    check(&message[..have])
+                        .with_context(|| format!("waiting for the peer's {stage}"))?;
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    let go_on = wait
+                        .go_on(&self.stream, PollFlags::IN, idle)
+                        .with_context(|| format!("while waiting for the peer's {stage}"))?;
+                    if !go_on {
+                        bail!(
+                            "waiting for the peer's {stage}: {have} of {N} bytes from {} in {:.1} s; \
+                             it hangs, or its options differ from ours: compare both command lines",
+                            self.peer,
+                            wait.waited().as_secs_f64()
+                        );
+                    }
+                }
+                Err(error) => {
+                    return Err(error).with_context(|| {
+                        format!("waiting for the peer's {stage} from {}: {HINT}", self.peer)
+                    });
+                }
+            }
+        }
+        Ok(message)
+    }
+
+    /// Says that we send no more, then reads until the peer says the same or `linger` has passed.
+    ///
+    /// Versions up to 6.16 write a trailer after the last message; reading it keeps their write from failing.
+    /// Returns whether the peer closed.
+    pub(super) fn close(&mut self, linger: Duration, idle: OnIdle<'_>) -> Result<bool> {
+        // A peer that is gone already has said all it will.
+        if self.stream.shutdown(std::net::Shutdown::Write).is_err() {
+            return Ok(true);
+        }
+        let mut wait = Wait::start(Bound::Total(linger));
+        let mut rest = [0; 64];
+        loop {
+            match self.stream.read(&mut rest) {
+                Ok(0) => return Ok(true),
+                Ok(count) => self.trace('<', || {
+                    format!("trailer \"{}\"", rest[..count].escape_ascii())
+                }),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                    if !wait.go_on(&self.stream, PollFlags::IN, idle)? {
+                        return Ok(false);
+                    }
+                }
+                Err(_) => return Ok(true),
+            }
+            if wait.waited() >= linger {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// Prints one message to stderr if the exchange is traced. `>` is ours, `<` the peer's.
+    pub(super) fn trace(&self, direction: char, text: impl FnOnce() -> String) {
+        if self.trace {
+            eprintln!("exchange {direction} {}", text());
+        }
+    }
+}
+
+/// Why a perftest peer leaves.
+const HINT: &str = "perftest peers exit when options differ or their device fails: \
+                    compare both command lines and read the peer's own message";
+
+/// A wait in progress.
+struct Wait {
+    bound: Bound,
+    start: Instant,
+    last_progress: Instant,
+}
+
+impl Wait {
+    fn start(bound: Bound) -> Self {
+        let start = Instant::now();
+        Self {
+            bound,
+            start,
+            last_progress: start,
+        }
+    }
+
+    fn waited(&self) -> Duration {
+        self.start.elapsed()
+    }
+
+    /// Turns the caller's device until it is time to look at the socket. Returns false when the bound has passed.
+    fn go_on(&mut self, stream: &TcpStream, interest: PollFlags, idle: OnIdle<'_>) -> Result<bool> {
+        let mut activity = Idle::Progress;
+        let mut turns = 0;
+        while activity == Idle::Progress && turns < TURNS_PER_LOOK {
+            activity = idle()?;
+            turns += 1;
+        }
+        if activity == Idle::Progress || turns > 1 {
+            self.last_progress = Instant::now();
+        }
+        if activity == Idle::Rest {
+            let timeout = Timespec {
+                tv_sec: 0,
+                tv_nsec: 1_000_000,
+            };
+            let mut fds = [PollFd::new(stream, interest)];
+            // An interrupted poll is a short one.
+            let _ready = poll(&mut fds, Some(&timeout));
+        }
+        Ok(match self.bound {
+            Bound::Total(bound) => self.start.elapsed() < bound,
+            Bound::Quiet(bound) => self.last_progress.elapsed() < bound,
+        })
+    }
+}
