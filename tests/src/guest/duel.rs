@@ -17,7 +17,7 @@ use super::table::{self, Row};
 /// Longest that one side may take. `-a` moves 84 MB through an emulated machine.
 const LIMIT: Duration = Duration::from_secs(120);
 /// How long the slower side may outlive the other.
-const TAIL: Duration = Duration::from_secs(30);
+const TAIL: Duration = Duration::from_secs(15);
 
 /// What both sides did in one case.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ fn connect_to_guest(
     port: u16,
     folder: &Path,
 ) -> Result<(Reply, Reply)> {
-    guest.serve(&case.their_command(port), port, LIMIT + TAIL)?;
+    guest.serve(&case.their_command(port), port)?;
     let ours = start_ours(guest, roce, case, port, folder)?.finish(LIMIT)?;
     let theirs = guest.served(TAIL)?;
     Ok((ours, theirs))

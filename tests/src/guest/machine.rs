@@ -182,16 +182,15 @@ impl Guest {
         Ok(reply.text)
     }
 
-    /// Starts a server in the guest and returns when it listens on the TCP port.
+    /// Starts a server in the guest and returns when it listens on the TCP port; `served` ends it.
     ///
     /// # Errors
     /// If it ends or is silent before it listens, with what it printed.
-    pub fn serve(&mut self, command: &str, port: u16, limit: Duration) -> Result<()> {
-        let seconds = limit.as_secs().max(1);
+    pub fn serve(&mut self, command: &str, port: u16) -> Result<()> {
         let reply = self.run(
             &format!(
                 "rm -f /tmp/served.*; \
-                 (timeout -s KILL {seconds} {command} >/tmp/served.out 2>&1; \
+                 ({command} >/tmp/served.out 2>&1 & echo $! >/tmp/served.pid; wait $!; \
                  echo $? >/tmp/served.tmp; mv /tmp/served.tmp /tmp/served.status) & \
                  for i in $(seq 200); do \
                  grep -q ':{port:04X} .*:0000 0A ' /proc/net/tcp /proc/net/tcp6 && exit 0; \
@@ -210,6 +209,8 @@ impl Guest {
 
     /// Waits for the server that `serve` started and returns its status and output.
     ///
+    /// One that is still there after `limit` is killed and has the status 137.
+    ///
     /// # Errors
     /// If the guest no longer answers.
     pub fn served(&mut self, limit: Duration) -> Result<Reply> {
@@ -217,7 +218,8 @@ impl Guest {
         self.run(
             &format!(
                 "for i in $(seq {ticks}); do [ -e /tmp/served.status ] && break; usleep 50000; done; \
-                 cat /tmp/served.out; exit $(cat /tmp/served.status || echo 137)"
+                 cat /tmp/served.out; [ -e /tmp/served.status ] && exit $(cat /tmp/served.status); \
+                 kill -KILL $(cat /tmp/served.pid); exit 137"
             ),
             limit + SHORT,
         )
