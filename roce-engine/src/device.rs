@@ -12,7 +12,7 @@ use crate::time::Instant;
 use crate::verbs::{
     Access, AsyncEvent, Backend, Completion, Cq, CqError, CreateError, DeviceAttr, DeviceError,
     ModifyError, Mr, Pd, PortAttr, PostError, Qp, QpAttr, QpInfo, QpInit, RecvWr, Region,
-    RegisterError, SendWr,
+    RegisterError, SendWr, WriteObserver,
 };
 
 /// Packets that a turn receives at most: a few full batches.
@@ -227,6 +227,15 @@ impl<L: Link, C: Clock> Backend for SoftDevice<L, C> {
 
     fn poll_event(&mut self) -> Option<AsyncEvent> {
         self.engine.poll_event()
+    }
+
+    fn activity(&self) -> u64 {
+        self.engine.counters().rcvd_pkts
+    }
+
+    fn observe_writes(&mut self, observer: Option<WriteObserver>) -> bool {
+        self.engine.observe_writes(observer);
+        true
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {

@@ -14,7 +14,7 @@ use crate::qp::{Left, Qp};
 use crate::shared::Shared;
 use crate::stats::Counters;
 use crate::time::Instant;
-use crate::verbs::{AsyncEvent, PortAttr, QpState};
+use crate::verbs::{AsyncEvent, PortAttr, QpState, WriteObserver};
 
 /// Bits of a QPN that are the QP's index; above them is its generation, below its parity.
 const INDEX_BITS: u32 = 14;
@@ -157,6 +157,11 @@ impl Engine {
             }
         }
         self.shared.overflow = false;
+    }
+
+    /// Shows each WRITE of a peer to `observer` before the next packet is executed.
+    pub fn observe_writes(&mut self, observer: Option<WriteObserver>) {
+        self.shared.write_observer = observer;
     }
 
     /// Returns the counters.

@@ -10,7 +10,7 @@ use crate::deadlines::Deadlines;
 use crate::mr::MemoryTable;
 use crate::peers::PeerTable;
 use crate::stats::Counters;
-use crate::verbs::{AsyncEvent, Completion, Cq};
+use crate::verbs::{AsyncEvent, Completion, Cq, WriteObserver};
 
 /// Everything of an engine but its QPs.
 #[derive(Debug)]
@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) turn: u64,
     /// A completion queue overflowed and its QPs are not in error yet.
     pub(crate) overflow: bool,
+    /// Sees each WRITE of a peer as it ends.
+    pub(crate) write_observer: Option<WriteObserver>,
     events: VecDeque<AsyncEvent>,
 }
 
@@ -45,6 +47,7 @@ impl Shared {
             woken: Vec::new(),
             turn: 0,
             overflow: false,
+            write_observer: None,
             events: VecDeque::with_capacity(config.max_events),
             config,
         }

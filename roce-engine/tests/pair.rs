@@ -6,13 +6,14 @@ use core::net::{IpAddr, Ipv4Addr};
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 use roce_engine::clock::Clock;
 use roce_engine::link::{Flow, FrameNote, Ipv4Id, Link, LinkCaps, LinkError, RxMeta, Slot};
 use roce_engine::verbs::{
     Access, AddressVector, Backend, Completion, Cq, Gid, GidEntry, GidKind, LinkLayer, Mr, Mtu,
     PKey, Payload, PortAttr, Psn, Qp, QpAttr, QpCaps, QpInit, QpState, RecvWr, Region, SendFlags,
-    SendOp, SendWr, Service, Sge, Status, WcOpcode,
+    SendOp, SendWr, Service, Sge, Status, WcOpcode, WriteObserver,
 };
 use roce_engine::{EngineConfig, Instant, SoftDevice};
 
@@ -304,6 +305,35 @@ fn writes_and_reads_of_many_lengths_arrive_byte_for_byte() {
         assert_eq!(counters.retransmitted_pkts, 0);
         assert_eq!(counters.local_ack_timeout_err, 0);
     }
+}
+
+#[test]
+fn an_observer_sees_each_write_before_the_next_overwrites_it() {
+    let mut pair = Pair::new(Mtu::B256);
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (target, shared) = (pair.b.memory.clone(), Arc::clone(&seen));
+    let observer = WriteObserver::new(move |done| {
+        let first = target.load((done.addr - target.addr()) as usize);
+        shared.lock().unwrap().push((done.qpn, done.length, first));
+    });
+    assert!(pair.b.device.observe_writes(Some(observer)));
+    let op = SendOp::Write {
+        addr: pair.b.memory.addr() + 64,
+        rkey: pair.b.mr.rkey,
+    };
+    let lengths = [1, 256, 257, 1000];
+    for (n, length) in (0..).zip(lengths) {
+        pair.a.memory.store(usize::from(n) * 1024, n);
+        let sges = [pair.a.sge(usize::from(n) * 1024, length)];
+        pair.a.post(n.into(), op, &sges);
+    }
+    pair.run(lengths.len());
+    let qpn = pair.b.device.query_qp(pair.b.qp).unwrap().qpn;
+    let expected: Vec<_> = (0..)
+        .zip(lengths)
+        .map(|(n, length)| (qpn, length, n))
+        .collect();
+    assert_eq!(*seen.lock().unwrap(), expected);
 }
 
 #[test]

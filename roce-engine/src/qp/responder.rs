@@ -11,7 +11,7 @@ use crate::mr::Claim;
 use crate::recv_queue::RecvWqe;
 use crate::sge;
 use crate::shared::Shared;
-use crate::verbs::{Access, AsyncEvent, Completion, QpState, Status, WcOpcode};
+use crate::verbs::{Access, AsyncEvent, Completion, QpState, Status, WcOpcode, WriteDone};
 
 /// The longest message: 2^31 bytes (IBA 9.7.4.1.6).
 const MAX_MESSAGE: u32 = 1 << 31;
@@ -263,6 +263,13 @@ impl Qp {
         }
         if position.is_end() {
             self.responder.expect = Expect::Start;
+            if let Some(observer) = &mut shared.write_observer {
+                observer.tell(WriteDone {
+                    qpn: self.qpn,
+                    addr: claim.addr.wrapping_sub(u64::from(length - len)),
+                    length,
+                });
+            }
             if packet.ext.imm.is_some()
                 && let Some(wqe) = self.rq.pop()
             {

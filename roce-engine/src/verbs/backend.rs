@@ -13,6 +13,7 @@ use super::attr::{QpAttr, QpInfo, QpInit};
 use super::completion::Completion;
 use super::device::{DeviceAttr, PortAttr};
 use super::error::{CqError, CreateError, DeviceError, ModifyError, PostError, RegisterError};
+use super::observe::WriteObserver;
 use super::region::Region;
 use super::work::{RecvWr, SendWr};
 
@@ -203,6 +204,19 @@ pub trait Backend {
 
     /// Takes the next asynchronous event.
     fn poll_event(&mut self) -> Option<AsyncEvent>;
+
+    /// Returns a number that changes when packets arrive, so that a side that only waits can tell a busy
+    /// device from a quiet one; 0 where the device does not say.
+    fn activity(&self) -> u64 {
+        0
+    }
+
+    /// Shows each WRITE of a peer to `observer` before the next one is executed. Returns false where the
+    /// device can't.
+    fn observe_writes(&mut self, observer: Option<WriteObserver>) -> bool {
+        let _unused = observer;
+        false
+    }
 
     /// Returns counters, name and value: the kernel's `hw_counters` names where they have one.
     fn counters(&self) -> Vec<(&'static str, u64)>;

@@ -1,0 +1,210 @@
+//! The bandwidth loop: a window of requests per QP, and receives behind them.
+
+use anyhow::{Result, bail};
+use roce_engine::verbs::{Backend, Completion};
+
+use super::checks::Checks;
+use super::context::{Context, POLL};
+use super::flow::{Flow, WrId};
+use super::load::Load;
+use super::window::{Phase, Window};
+use crate::peer::Session;
+
+/// What a bandwidth measurement saw. Times are nanoseconds of the run's clock.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct BandwidthSamples {
+    /// Bytes of a message.
+    pub size: u64,
+    /// Messages that count, of all QPs.
+    pub messages: u64,
+    /// What they took.
+    pub nanos: u64,
+    /// When each request was posted; empty where the peak is not measured.
+    pub posted: Vec<u64>,
+    /// How many requests were complete, and when.
+    pub completed: Vec<(u64, u64)>,
+}
+
+/// A bandwidth measurement in progress.
+struct Bandwidth<'m, 'r, B> {
+    ctx: &'m mut Context<'r, B>,
+    session: &'m Session,
+    flows: &'m mut [Flow],
+    load: Load,
+    checks: &'m Checks,
+    window: Option<Window>,
+    done: u64,
+    received: u64,
+    first: Option<u64>,
+    last: u64,
+    posted: Vec<u64>,
+    completed: Vec<(u64, u64)>,
+}
+
+/// Posts the receives that must be there before the peer may send.
+///
+/// # Errors
+///
+/// The device refuses one.
+pub fn offer<B: Backend>(ctx: &mut Context<'_, B>, flows: &mut [Flow], load: &Load) -> Result<()> {
+    if load.receives {
+        for flow in flows {
+            flow.offer(ctx.backend, load.size, load.rx_depth)?;
+        }
+    }
+    Ok(())
+}
+
+/// Runs one measurement to its end.
+///
+/// # Errors
+///
+/// A request failed, data is wrong, or something ended the run from outside.
+pub fn run<B: Backend>(
+    ctx: &mut Context<'_, B>,
+    session: &Session,
+    flows: &mut [Flow],
+    load: Load,
+    checks: &Checks,
+) -> Result<BandwidthSamples> {
+    let stamps = match (load.peak, load.iters) {
+        (true, Some(iters)) => iters as usize * flows.len(),
+        _ => 0,
+    };
+    let now = ctx.clock.now();
+    ctx.watch.begin(now);
+    let mut window = ctx.spec.duration.map(Window::new);
+    // A receiver's time starts with its first message.
+    if let Some(window) = window.as_mut().filter(|_| load.sends && !load.waits) {
+        window.start(now);
+    }
+    let mut bandwidth = Bandwidth {
+        ctx,
+        session,
+        flows,
+        load,
+        checks,
+        window,
+        done: 0,
+        received: 0,
+        first: None,
+        last: now,
+        posted: Vec::with_capacity(stamps),
+        completed: Vec::with_capacity(stamps),
+    };
+    bandwidth.drive()?;
+    Ok(bandwidth.samples())
+}
+
+impl<B: Backend> Bandwidth<'_, '_, B> {
+    fn drive(&mut self) -> Result<()> {
+        let mut completions = [Completion::default(); POLL];
+        loop {
+            if self.load.sends && !(self.load.waits && self.received == 0) {
+                self.post()?;
+            }
+            let count = self.ctx.poll(&mut completions, self.session)?;
+            let now = self.ctx.clock.now();
+            for completion in &completions[..count] {
+                self.take(completion, now)?;
+            }
+            if self.is_over(now) {
+                return Ok(());
+            }
+            self.ctx
+                .look(now, self.done + self.received, self.session)?;
+            if count == 0 {
+                self.ctx.relax(now)?;
+            }
+        }
+    }
+
+    fn post(&mut self) -> Result<()> {
+        let load = &self.load;
+        for flow in &mut *self.flows {
+            let room = load.room(flow.posted, flow.completed);
+            if room == 0 {
+                continue;
+            }
+            self.checks.prepare(flow, load.action, load.size, room);
+            let now = self.ctx.clock.now();
+            self.first.get_or_insert(now);
+            if load.peak {
+                self.posted.resize(self.posted.len() + room as usize, now);
+            }
+            flow.post(self.ctx.backend, load.action, load.size, room, load.signal)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn take(&mut self, completion: &Completion, now: u64) -> Result<()> {
+        let id = WrId::decode(completion.wr_id);
+        let Some(flow) = self.flows.get_mut(id.flow) else {
+            bail!("a completion of no QP of this run (id {:#x})", completion.wr_id);
+        };
+        self.last = now;
+        if id.receive {
+            if completion.byte_len != self.load.size {
+                bail!(
+                    "QPN {} received a message of {} bytes where our -s says {}: give both ends the same -s",
+                    flow.qpn,
+                    completion.byte_len,
+                    self.load.size
+                );
+            }
+            self.checks.received(flow, id.number, self.load.size)?;
+            flow.received += 1;
+            self.received += 1;
+            if self.load.offers_again(flow.offered) {
+                flow.offer(self.ctx.backend, self.load.size, 1)?;
+            }
+            if !self.load.sends {
+                self.first.get_or_insert(now);
+            }
+            if let Some(window) = &mut self.window {
+                window.start(now);
+                window.add(now, 1);
+            }
+        } else {
+            self.checks
+                .fetched(flow, self.load.action, self.load.size, id.number)?;
+            let count = id.number + 1 - flow.completed;
+            flow.completed = id.number + 1;
+            self.done += count;
+            if self.load.peak {
+                self.completed.push((self.done, now));
+            }
+            if let Some(window) = &mut self.window {
+                window.add(now, count);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn is_over(&mut self, now: u64) -> bool {
+        if let Some(window) = &mut self.window {
+            return window.phase(now) == Phase::End;
+        }
+        let all = self.load.iters.unwrap_or(0) * self.flows.len() as u64;
+        (!self.load.sends || self.done == all) && (!self.load.receives || self.received == all)
+    }
+
+    fn samples(self) -> BandwidthSamples {
+        let (messages, nanos) = match self.window {
+            Some(window) => (window.count, window.length()),
+            None => {
+                let count = if self.load.sends { self.done } else { self.received };
+                (count, self.last - self.first.unwrap_or(self.last))
+            }
+        };
+        BandwidthSamples {
+            size: u64::from(self.load.size),
+            messages,
+            nanos,
+            posted: self.posted,
+            completed: self.completed,
+        }
+    }
+}

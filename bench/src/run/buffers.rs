@@ -1,0 +1,353 @@
+//! The memory of a run: perftest's layout, and rings of separate places where content is checked.
+
+use anyhow::Result;
+use roce_engine::verbs::{Access, Backend, LKey, Mr, Pd, Psn, RKey, Region, Sge};
+
+use super::pattern::Pattern;
+use super::ring::Ring;
+use crate::exit::environment;
+use crate::spec::{LARGEST_OF_ALL, Metric, Op, Spec};
+
+/// Memory that the separate places of a verified run may take, all QPs together.
+const VERIFY_BUDGET: u64 = 256 << 20;
+
+/// What both ends agreed on before memory is laid out.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Agreed {
+    /// The larger page size of the two: the cycle buffer.
+    pub cycle: u64,
+    /// The larger cache line of the two.
+    pub line: u64,
+}
+
+/// Where the local bytes of a QP's messages are.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// The memory.
+    pub region: Region,
+    lkey: LKey,
+    base: usize,
+    ring: Ring,
+}
+
+impl Lane {
+    /// Returns where message `number` starts in the region.
+    #[inline]
+    pub const fn offset(&self, number: u64) -> usize {
+        self.base + self.ring.offset(number) as usize
+    }
+
+    /// Returns the piece of memory of message `number`.
+    #[inline]
+    pub fn sge(&self, number: u64, length: u32) -> Sge {
+        Sge {
+            addr: self.region.addr() + self.offset(number) as u64,
+            length,
+            lkey: self.lkey,
+        }
+    }
+}
+
+/// All memory of a run.
+#[derive(Debug)]
+pub struct Buffers {
+    main: Region,
+    mr: Mr,
+    rings: Option<(Region, Mr)>,
+    shape: Shape,
+}
+
+/// Sizes and places, in bytes from the start of the regions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Shape {
+    agreed: Agreed,
+    qps: u64,
+    post_list: u64,
+    bandwidth: bool,
+    // One slot per QP for what is sent, then one per QP for what the peer reaches.
+    local_slot: u64,
+    target_slot: u64,
+    // Verified runs only: the places of each QP.
+    stride: u64,
+    tx_depth: u64,
+    rx_depth: u64,
+}
+
+impl Shape {
+    fn new(spec: &Spec, agreed: Agreed) -> Self {
+        let Agreed { cycle, line } = agreed;
+        let slot = spec.size.max(cycle).next_multiple_of(line);
+        // A stock peer does not say its -s, and -a goes up to 8 MiB.
+        let target_slot = if spec.is_requester() && !spec.bidirectional {
+            slot
+        } else {
+            slot.max(LARGEST_OF_ALL)
+        };
+        let qps = u64::from(spec.qps);
+        let post_list = u64::from(spec.post_list);
+        let stride = spec.size.next_multiple_of(line.max(8));
+        let places = (VERIFY_BUDGET / (stride * qps)).max(1);
+        let fitting = |depth: u32| {
+            if spec.verify {
+                u64::from(depth).min(places)
+            } else {
+                u64::from(depth)
+            }
+        };
+        Self {
+            agreed,
+            qps,
+            post_list,
+            bandwidth: spec.test.is_bandwidth(),
+            local_slot: slot,
+            target_slot,
+            stride,
+            tx_depth: fitting(spec.tx_depth).max(post_list),
+            rx_depth: fitting(spec.rx_depth),
+        }
+    }
+
+    fn main_bytes(&self) -> Option<usize> {
+        let bytes = self
+            .local_slot
+            .checked_add(self.target_slot)?
+            .checked_mul(self.qps)?;
+        usize::try_from(bytes).ok()
+    }
+
+    fn ring_bytes(&self) -> Option<usize> {
+        let places = (self.tx_depth + self.rx_depth).checked_mul(self.qps)?;
+        usize::try_from(self.stride.checked_mul(places)?).ok()
+    }
+
+    const fn local(&self, qp: usize) -> usize {
+        (qp as u64 * self.local_slot) as usize
+    }
+
+    const fn target(&self, qp: usize) -> usize {
+        (self.qps * self.local_slot + qp as u64 * self.target_slot) as usize
+    }
+
+    const fn walk(&self, size: u64) -> Ring {
+        if self.bandwidth {
+            Ring::walk(size, self.agreed.cycle, self.agreed.line, self.post_list)
+        } else {
+            Ring::FIXED
+        }
+    }
+}
+
+impl Buffers {
+    /// Allocates and registers the memory of a run.
+    ///
+    /// # Errors
+    ///
+    /// The system has no such memory, or the device does not register it.
+    pub fn new<B: Backend>(
+        backend: &mut B,
+        pd: Pd,
+        spec: &Spec,
+        agreed: Agreed,
+    ) -> Result<Self> {
+        let shape = Shape::new(spec, agreed);
+        let remote = match spec.test.op {
+            Op::Write | Op::Send => Access::REMOTE_WRITE,
+            Op::Read => Access::REMOTE_WRITE | Access::REMOTE_READ,
+            Op::Atomic => Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
+        };
+        let mut make = |bytes: Option<usize>, access| {
+            let region = bytes
+                .and_then(|bytes| Region::zeroed(bytes, agreed.cycle as usize))
+                .ok_or_else(|| no_memory(bytes, spec))?;
+            let mr = backend
+                .register(pd, &region, access)
+                .map_err(|error| environment(format!("register memory: {error}")))?;
+            anyhow::Ok((region, mr))
+        };
+        let (main, mr) = make(shape.main_bytes(), Access::LOCAL_WRITE | remote)?;
+        let rings = if spec.verify {
+            Some(make(shape.ring_bytes(), Access::LOCAL_WRITE)?)
+        } else {
+            None
+        };
+        Ok(Self {
+            main,
+            mr,
+            rings,
+            shape,
+        })
+    }
+
+    /// Gives the memory its first content: the pattern where a peer's READs are checked, zeros for write-lat
+    /// (its receivers poll them), random bytes elsewhere.
+    pub fn fill(&self, spec: &Spec, psns: &[Psn]) {
+        if (spec.test.op, spec.test.metric) == (Op::Write, Metric::Latency) {
+            return;
+        }
+        let target = usize::try_from(self.shape.target_slot).unwrap_or(0);
+        let local = usize::try_from(self.shape.local_slot).unwrap_or(0);
+        let mut rng = fastrand::Rng::new();
+        for (qp, psn) in psns.iter().enumerate() {
+            randomize(&mut rng, &self.main, self.shape.local(qp), local);
+            let start = self.shape.target(qp);
+            match spec.test.op {
+                Op::Read if spec.verify => {
+                    Pattern::memory(*psn).fill(0, &self.main, start, target);
+                }
+                Op::Read | Op::Atomic => randomize(&mut rng, &self.main, start, target),
+                Op::Write | Op::Send => {}
+            }
+        }
+    }
+
+    /// Returns where the messages of `size` bytes that QP `qp` sends or fetches are.
+    pub fn tx(&self, qp: usize, size: u64) -> Lane {
+        match &self.rings {
+            Some((region, mr)) => Lane {
+                region: region.clone(),
+                lkey: mr.lkey,
+                base: (qp as u64 * self.shape.tx_depth * self.shape.stride) as usize,
+                ring: Ring::distinct(self.shape.stride, self.shape.tx_depth),
+            },
+            None => Lane {
+                region: self.main.clone(),
+                lkey: self.mr.lkey,
+                base: self.shape.local(qp),
+                ring: self.shape.walk(size),
+            },
+        }
+    }
+
+    /// Returns where messages of `size` bytes that QP `qp` receives go.
+    pub fn rx(&self, qp: usize, size: u64) -> Lane {
+        match &self.rings {
+            Some((region, mr)) => {
+                let before = self.shape.qps * self.shape.tx_depth + qp as u64 * self.shape.rx_depth;
+                Lane {
+                    region: region.clone(),
+                    lkey: mr.lkey,
+                    base: (before * self.shape.stride) as usize,
+                    ring: Ring::distinct(self.shape.stride, self.shape.rx_depth),
+                }
+            }
+            None => Lane {
+                region: self.main.clone(),
+                lkey: self.mr.lkey,
+                base: self.shape.target(qp),
+                ring: self.shape.walk(size),
+            },
+        }
+    }
+
+    /// Returns what the peer of QP `qp` may reach, whole.
+    pub fn target(&self, qp: usize) -> Lane {
+        Lane {
+            region: self.main.clone(),
+            lkey: self.mr.lkey,
+            base: self.shape.target(qp),
+            ring: Ring::FIXED,
+        }
+    }
+
+    /// Returns how a peer's messages of `size` bytes walk through what it may reach.
+    pub const fn walk(&self, size: u64) -> Ring {
+        self.shape.walk(size)
+    }
+
+    /// Returns the address that the peer of QP `qp` is told.
+    pub fn vaddr(&self, qp: usize) -> u64 {
+        self.main.addr() + self.shape.target(qp) as u64
+    }
+
+    /// Returns the key that the peer is told.
+    pub const fn rkey(&self) -> RKey {
+        self.mr.rkey
+    }
+
+    /// Returns how many requests of a QP may be outstanding: with `--verify` each has its own memory.
+    pub const fn tx_depth(&self) -> u64 {
+        self.shape.tx_depth
+    }
+
+    /// Returns how many receives of a QP are posted.
+    pub const fn rx_depth(&self) -> u64 {
+        self.shape.rx_depth
+    }
+}
+
+fn randomize(rng: &mut fastrand::Rng, region: &Region, offset: usize, len: usize) {
+    let mut block = [0; 4096];
+    for start in (0..len).step_by(block.len()) {
+        let bytes = &mut block[..(len - start).min(4096)];
+        rng.fill(bytes);
+        region.write(offset + start, bytes);
+    }
+}
+
+fn no_memory(bytes: Option<usize>, spec: &Spec) -> anyhow::Error {
+    let amount = bytes.map_or_else(
+        || String::from("more than the address space"),
+        |bytes| format!("{bytes} bytes"),
+    );
+    environment(format!(
+        "no memory for the buffers ({amount} for -s {} and -q {}): use smaller ones",
+        spec.size, spec.qps
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Test;
+
+    const AGREED: Agreed = Agreed {
+        cycle: 4096,
+        line: 64,
+    };
+
+    fn shape(change: impl FnOnce(&mut Spec)) -> Shape {
+        let mut spec = Spec::new(Test::new(Op::Send, Metric::Bandwidth));
+        change(&mut spec);
+        Shape::new(&spec, AGREED)
+    }
+
+    #[test]
+    fn a_passive_side_takes_the_largest_message_of_all() {
+        let passive = shape(|spec| spec.qps = 3);
+        assert_eq!(passive.local_slot, 65_536);
+        assert_eq!(passive.target_slot, LARGEST_OF_ALL);
+        assert_eq!(passive.target(1), 3 * 65_536 + (8 << 20));
+        let client = shape(|spec| {
+            spec.role = crate::spec::Role::Client {
+                host: String::new(),
+            };
+            spec.size = 100;
+        });
+        assert_eq!((client.local_slot, client.target_slot), (4096, 4096));
+    }
+
+    #[test]
+    fn verified_places_stay_in_their_budget() {
+        let plain = shape(|spec| spec.size = 8 << 20);
+        assert_eq!((plain.tx_depth, plain.rx_depth), (128, 512));
+        let verified = shape(|spec| {
+            spec.size = 8 << 20;
+            spec.verify = true;
+        });
+        assert_eq!((verified.tx_depth, verified.rx_depth), (32, 32));
+        let huge = shape(|spec| {
+            spec.size = 1 << 31;
+            spec.verify = true;
+        });
+        assert_eq!((huge.tx_depth, huge.rx_depth), (1, 1));
+    }
+
+    #[test]
+    fn sizes_beyond_memory_are_no_number() {
+        let shape = shape(|spec| {
+            spec.size = u64::MAX / 4;
+            spec.qps = 16;
+        });
+        assert_eq!(shape.main_bytes(), None);
+    }
+}

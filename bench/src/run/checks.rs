@@ -1,0 +1,105 @@
+//! The loops' side of `--verify`: patterns before a post, comparisons after a completion.
+
+use core::cell::RefCell;
+use std::rc::Rc;
+
+use anyhow::Result;
+use roce_engine::verbs::Backend;
+
+use super::flow::{Action, Flow};
+use super::pattern::Pattern;
+use super::verify::Verifier;
+use crate::spec::AtomicKind;
+
+/// The accounts of a run, if it checks anything; shared with the device where it reports a peer's WRITEs.
+#[derive(Clone, Debug, Default)]
+pub struct Checks {
+    verifier: Option<Rc<RefCell<Verifier>>>,
+}
+
+impl Checks {
+    /// Checks with these accounts.
+    pub fn new(verifier: Verifier) -> Self {
+        Self {
+            verifier: Some(Rc::new(RefCell::new(verifier))),
+        }
+    }
+
+    /// Returns whether anything is checked.
+    #[inline]
+    pub const fn are_on(&self) -> bool {
+        self.verifier.is_some()
+    }
+
+    /// Writes the pattern of the next `count` messages that `flow` will post.
+    pub fn prepare(&self, flow: &Flow, action: Action, size: u32, count: u64) {
+        if !self.are_on() || !matches!(action, Action::Write | Action::Send) {
+            return;
+        }
+        for number in flow.posted..flow.posted + count {
+            Pattern::message(flow.psn, flow.before + number).fill(
+                0,
+                &flow.tx.region,
+                flow.tx.offset(number),
+                size as usize,
+            );
+        }
+    }
+
+    /// Checks what requests `flow.completed..=last` fetched.
+    ///
+    /// # Errors
+    ///
+    /// It is not what the peer has.
+    pub fn fetched(&self, flow: &Flow, action: Action, size: u32, last: u64) -> Result<()> {
+        let Some(verifier) = &self.verifier else {
+            return Ok(());
+        };
+        let mut verifier = verifier.borrow_mut();
+        for number in flow.completed..=last {
+            match action {
+                Action::Write | Action::Send => return Ok(()),
+                Action::Read => verifier.fetched(
+                    flow.index,
+                    flow.walk.offset(number),
+                    &flow.tx.region,
+                    flow.tx.offset(number),
+                    size as usize,
+                )?,
+                Action::Add | Action::Swap => {
+                    let kind = if action == Action::Add {
+                        AtomicKind::FetchAdd
+                    } else {
+                        AtomicKind::CompareSwap
+                    };
+                    verifier.atomic(flow.index, kind, flow.walk, number, &flow.tx)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the message in receive `number` of `flow`.
+    ///
+    /// # Errors
+    ///
+    /// It is not what the peer sent.
+    pub fn received(&self, flow: &Flow, number: u64, size: u32) -> Result<()> {
+        match &self.verifier {
+            Some(verifier) => verifier.borrow_mut().arrived(
+                flow.index,
+                &flow.rx.region,
+                flow.rx.offset(number),
+                size as usize,
+            ),
+            None => Ok(()),
+        }
+    }
+
+    /// Lends the accounts.
+    pub fn with<T>(&self, f: impl FnOnce(&mut Verifier) -> T) -> Option<T> {
+        self.verifier
+            .as_ref()
+            .map(|verifier| f(&mut verifier.borrow_mut()))
+    }
+}

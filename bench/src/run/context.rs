@@ -1,0 +1,204 @@
+//! What every loop of a run needs: the device, the clock, the watch, and how to wait.
+
+use core::time::Duration;
+
+use anyhow::{Result, anyhow};
+use roce_engine::verbs::{Backend, Completion, Cq, Qp, Status};
+
+use super::clock::{MILLISECOND, RunClock};
+use super::failure::{Ends, likely_cause};
+use super::flow::WrId;
+use super::watch::Watch;
+use crate::peer::{Endpoint, Idle, Session};
+use crate::spec::Spec;
+
+/// Completions that one poll takes.
+pub const POLL: usize = 64;
+/// How long a quiet device is polled before it is slept on.
+const SPIN: u64 = 50_000;
+/// The longest sleep on a quiet device: the peer's TCP messages are looked at between two.
+const SLEEP: Duration = Duration::from_micros(500);
+
+/// A QP and its peer, for messages.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair {
+    /// Names our QP to the backend.
+    pub qp: Qp,
+    /// What the peer was told.
+    pub local: Endpoint,
+    /// What the peer told.
+    pub remote: Endpoint,
+}
+
+/// What every loop of a run needs.
+#[derive(Debug)]
+pub struct Context<'r, B> {
+    /// The device.
+    pub backend: &'r mut B,
+    /// The run.
+    pub spec: &'r Spec,
+    /// The completion queue of all QPs.
+    pub cq: Cq,
+    /// The QPs.
+    pub pairs: Vec<Pair>,
+    /// The run's time.
+    pub clock: RunClock,
+    /// What can end the run from outside.
+    pub watch: Watch,
+    activity: u64,
+    busy_at: u64,
+}
+
+impl<'r, B: Backend> Context<'r, B> {
+    /// Makes the context of a run without QPs.
+    pub fn new(backend: &'r mut B, spec: &'r Spec, cq: Cq, watch: Watch) -> Self {
+        Self {
+            backend,
+            spec,
+            cq,
+            pairs: Vec::new(),
+            clock: RunClock::start(),
+            watch,
+            activity: 0,
+            busy_at: 0,
+        }
+    }
+
+    /// Progresses the device while the peer is waited for on TCP, sleeping when nothing moves.
+    ///
+    /// # Errors
+    ///
+    /// The device failed, or something ended the run from outside.
+    pub fn idle(&mut self) -> Result<Idle> {
+        self.backend.progress()?;
+        let now = self.clock.now();
+        let moved = self.note_activity(now);
+        if self.watch.is_due(now) {
+            self.watch.events(now, self.backend)?;
+        }
+        if moved {
+            return Ok(Idle::Progress);
+        }
+        self.relax(now)?;
+        Ok(Idle::Spin)
+    }
+
+    /// Takes completions; `now` is taken right after.
+    ///
+    /// # Errors
+    ///
+    /// The CQ or the device failed, or a request did: says which, and why it usually happens.
+    #[inline]
+    pub fn poll(&mut self, completions: &mut [Completion; POLL], session: &Session) -> Result<usize> {
+        let count = self.backend.poll_cq(self.cq, completions)?;
+        let taken = &completions[..count];
+        if let Some(bad) = taken.iter().find(|c| c.status != Status::Success) {
+            // The first of a failed QP says why, flushed ones only that something did.
+            let cause = taken
+                .iter()
+                .find(|c| !matches!(c.status, Status::Success | Status::WrFlushErr))
+                .unwrap_or(bad);
+            return Err(self.failed(*cause, session));
+        }
+        Ok(count)
+    }
+
+    /// Waits a little if the device has been quiet for long enough.
+    ///
+    /// # Errors
+    ///
+    /// The device failed.
+    #[inline]
+    pub fn relax(&mut self, now: u64) -> Result<()> {
+        if self.note_activity(now) || now.saturating_sub(self.busy_at) < SPIN {
+            core::hint::spin_loop();
+            return Ok(());
+        }
+        self.backend.wait(SLEEP)?;
+        Ok(())
+    }
+
+    /// Looks at the outside, if it is time to. `work` grows with all that arrives.
+    ///
+    /// # Errors
+    ///
+    /// The run cannot end well any more.
+    #[inline]
+    pub fn look(&mut self, now: u64, work: u64, session: &Session) -> Result<()> {
+        if !self.watch.is_due(now) {
+            return Ok(());
+        }
+        self.watch
+            .look(now, self.backend, work, || session.exchange().peer_closed())
+            .map_err(|error| self.with_ends(error))
+    }
+
+    fn note_activity(&mut self, now: u64) -> bool {
+        let activity = self.backend.activity();
+        let moved = activity != self.activity;
+        if moved {
+            self.activity = activity;
+            self.busy_at = now;
+        }
+        moved
+    }
+
+    /// Explains a failed completion: status, QPN, PSN, GIDs and the likely cause.
+    fn failed(&mut self, completion: Completion, session: &Session) -> anyhow::Error {
+        let id = WrId::decode(completion.wr_id);
+        let what = if id.receive { "receive" } else { "request" };
+        let ends = self
+            .pairs
+            .get(id.flow)
+            .map_or_else(|| completion.qpn.to_string(), |pair| self.ends(pair).to_string());
+        // The news of a peer's death may be a moment behind.
+        let now = self.clock.now();
+        let until = now + 50 * MILLISECOND;
+        while !session.exchange().peer_closed() && self.clock.now() < until {
+            if self.backend.wait(SLEEP).is_err() {
+                break;
+            }
+        }
+        if session.exchange().peer_closed() {
+            self.watch.note_closed(now);
+        }
+        let more = self.watch.events(now, self.backend).err();
+        let mut text = format!(
+            "{what} {} failed with {} on {ends}: {}",
+            id.number,
+            completion.status,
+            likely_cause(completion.status, id.receive)
+        );
+        let notes = [
+            self.watch.hint(),
+            more.map(|error| error.to_string()),
+            session.address_note(),
+        ];
+        for note in notes.into_iter().flatten() {
+            text.push_str("; ");
+            text.push_str(&note);
+        }
+        anyhow!(text)
+    }
+
+    /// Adds the first QP and its peer to an error that names none.
+    pub fn with_ends(&self, error: anyhow::Error) -> anyhow::Error {
+        match self.pairs.first() {
+            Some(pair) => error.context(format!("test failed on {}", self.ends(pair))),
+            None => error,
+        }
+    }
+
+    fn ends(&self, pair: &Pair) -> Ends {
+        let psn = self.backend.query_qp(pair.qp).ok();
+        Ends {
+            qpn: pair.local.qpn,
+            remote_qpn: pair.remote.qpn,
+            gid: pair.local.gid,
+            remote_gid: pair.remote.gid,
+            psn: psn
+                .and_then(|info| info.attr.sq_psn)
+                .unwrap_or(pair.local.psn),
+        }
+    }
+}

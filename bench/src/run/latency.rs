@@ -1,0 +1,259 @@
+//! The latency loops: one message at a time, to and fro or there and back.
+
+use anyhow::{Result, bail};
+use roce_engine::verbs::{Backend, Completion, Region};
+
+use super::checks::Checks;
+use super::context::{Context, POLL};
+use super::flow::{Action, Flow, WrId};
+use super::load::Load;
+use super::window::{Phase, Window};
+use crate::exit::environment;
+use crate::peer::Session;
+
+/// What a latency measurement saw. Times are nanoseconds of the run's clock.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum LatencySamples {
+    /// When each message was posted.
+    Stamps(Vec<u64>),
+    /// How many there were in how long.
+    Sample {
+        /// Messages.
+        messages: u64,
+        /// Nanoseconds.
+        nanos: u64,
+    },
+}
+
+/// A latency measurement in progress.
+struct Latency<'m, 'r, B> {
+    ctx: &'m mut Context<'r, B>,
+    session: &'m Session,
+    flow: &'m mut Flow,
+    load: Load,
+    checks: &'m Checks,
+    window: Option<Window>,
+    completions: [Completion; POLL],
+    stamps: Vec<u64>,
+    // Values that arrived in memory, for the watch.
+    seen: u64,
+}
+
+/// Runs one measurement to its end. `target` is where the peer writes, for write-lat.
+///
+/// # Errors
+///
+/// A request failed, data is wrong, or something ended the run from outside.
+pub fn run<B: Backend>(
+    ctx: &mut Context<'_, B>,
+    session: &Session,
+    flow: &mut Flow,
+    load: Load,
+    checks: &Checks,
+    target: (&Region, usize),
+) -> Result<LatencySamples> {
+    let now = ctx.clock.now();
+    ctx.watch.begin(now);
+    let mut stamps = Vec::new();
+    let wanted = load.iters.map_or(0, |iters| iters as usize);
+    if stamps.try_reserve_exact(wanted).is_err() {
+        return Err(environment(format!(
+            "no memory for {wanted} samples: use a smaller -n"
+        )));
+    }
+    let window = ctx.spec.duration.map(Window::new);
+    let is_client = ctx.spec.is_client();
+    let mut latency = Latency {
+        ctx,
+        session,
+        flow,
+        load,
+        checks,
+        window,
+        completions: [Completion::default(); POLL],
+        stamps,
+        seen: 0,
+    };
+    match load.action {
+        Action::Write => latency.write(is_client, target)?,
+        Action::Send => latency.send(is_client)?,
+        Action::Read | Action::Add | Action::Swap => latency.fetch()?,
+    }
+    Ok(match latency.window {
+        Some(window) => LatencySamples::Sample {
+            messages: window.count,
+            nanos: window.length(),
+        },
+        None => LatencySamples::Stamps(latency.stamps),
+    })
+}
+
+impl<B: Backend> Latency<'_, '_, B> {
+    /// Both ends poll their memory. The server writes first.
+    fn write(&mut self, is_client: bool, target: (&Region, usize)) -> Result<()> {
+        let (region, start) = target;
+        let size = self.load.size as usize;
+        let at = start + size - 1;
+        self.start_window();
+        let mut expected: u64 = 0;
+        loop {
+            let first = self.flow.posted == 0 && !is_client;
+            if self.is_more(expected) && !first {
+                expected += 1;
+                if !self.wait(|_| region.load(at) == expected as u8)? {
+                    return Ok(());
+                }
+                self.seen += 1;
+                if self.checks.are_on() {
+                    let flow = self.flow.index;
+                    self.checks
+                        .with(|verifier| verifier.zeros(flow, region, start, size - 1))
+                        .transpose()?;
+                }
+            }
+            if self.is_more(self.flow.posted) {
+                let value = (self.flow.posted + 1) as u8;
+                let last = self.flow.tx.offset(0) + size - 1;
+                self.flow.tx.region.store(last, value);
+                self.post()?;
+                if !self.wait_posted(true)? {
+                    return Ok(());
+                }
+            }
+            if !self.is_more(expected) && !self.is_more(self.flow.posted) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Both ends wait for a receive. The client sends first.
+    fn send(&mut self, is_client: bool) -> Result<()> {
+        loop {
+            let first = self.flow.posted == 0 && is_client;
+            if self.is_more(self.flow.received) && !first {
+                let want = self.flow.received + 1;
+                if !self.wait(|flow| flow.received >= want)? {
+                    return Ok(());
+                }
+            }
+            if self.is_more(self.flow.posted) {
+                self.post()?;
+                if !self.wait_posted(false)? {
+                    return Ok(());
+                }
+            }
+            if !self.is_more(self.flow.received) && !self.is_more(self.flow.posted) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One request after the other; the peer's device answers.
+    fn fetch(&mut self) -> Result<()> {
+        self.start_window();
+        while self.is_more(self.flow.posted) {
+            self.post()?;
+            if !self.wait_posted(true)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    fn start_window(&mut self) {
+        let now = self.ctx.clock.now();
+        if let Some(window) = &mut self.window {
+            window.start(now);
+        }
+    }
+
+    /// Returns whether the clock ends this, or `count` is below the iterations.
+    fn is_more(&self, count: u64) -> bool {
+        self.load.iters.is_none_or(|iters| count < iters)
+    }
+
+    fn post(&mut self) -> Result<()> {
+        let Load {
+            action,
+            size,
+            signal,
+            ..
+        } = self.load;
+        if action == Action::Send {
+            self.checks.prepare(self.flow, action, size, 1);
+        }
+        if self.window.is_none() {
+            self.stamps.push(self.ctx.clock.now());
+        }
+        self.flow.post(self.ctx.backend, action, size, 1, signal)
+    }
+
+    /// Waits for the completion of what was posted. `counts` says that it is what a timed run counts.
+    fn wait_posted(&mut self, counts: bool) -> Result<bool> {
+        let posted = self.flow.posted;
+        let go_on = self.wait(|flow| flow.completed == posted)?;
+        if let Some(window) = self.window.as_mut().filter(|_| go_on && counts) {
+            window.add(self.ctx.clock.now(), 1);
+        }
+        Ok(go_on)
+    }
+
+    /// Turns the device until `done` says so. Returns false when the clock ends the run.
+    #[inline]
+    fn wait(&mut self, done: impl Fn(&Flow) -> bool) -> Result<bool> {
+        while !done(self.flow) {
+            let count = self.ctx.poll(&mut self.completions, self.session)?;
+            for index in 0..count {
+                self.take(self.completions[index])?;
+            }
+            if count > 0 {
+                continue;
+            }
+            let now = self.ctx.clock.now();
+            if let Some(window) = &mut self.window
+                && window.phase(now) == Phase::End
+            {
+                return Ok(false);
+            }
+            let work = self.flow.completed + self.flow.received + self.seen;
+            self.ctx.look(now, work, self.session)?;
+            self.ctx.relax(now)?;
+        }
+        Ok(true)
+    }
+
+    fn take(&mut self, completion: Completion) -> Result<()> {
+        let id = WrId::decode(completion.wr_id);
+        if !id.receive {
+            self.checks
+                .fetched(self.flow, self.load.action, self.load.size, id.number)?;
+            self.flow.completed = id.number + 1;
+            return Ok(());
+        }
+        if completion.byte_len != self.load.size {
+            bail!(
+                "QPN {} received a message of {} bytes where our -s says {}: give both ends the same -s",
+                self.flow.qpn,
+                completion.byte_len,
+                self.load.size
+            );
+        }
+        self.checks
+            .received(self.flow, id.number, self.load.size)?;
+        self.flow.received += 1;
+        // As many as there are messages, and never fewer than were promised at the start.
+        if self
+            .load
+            .iters
+            .is_none_or(|iters| self.flow.received + self.load.rx_depth <= iters)
+        {
+            self.flow.offer(self.ctx.backend, self.load.size, 1)?;
+        }
+        if let Some(window) = &mut self.window {
+            let now = self.ctx.clock.now();
+            window.start(now);
+            window.add(now, 1);
+        }
+        Ok(())
+    }
+}

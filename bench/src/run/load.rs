@@ -1,0 +1,88 @@
+//! What one measurement does, worked out from the run's options once.
+
+use super::buffers::Buffers;
+use super::flow::{Action, Signal};
+use crate::spec::{AtomicKind, Op, Spec};
+
+/// What one measurement does.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// What each request is.
+    pub action: Action,
+    /// Bytes of a message.
+    pub size: u32,
+    /// Messages per QP; nothing if the clock ends it.
+    pub iters: Option<u64>,
+    /// Requests of a QP that may be outstanding.
+    pub depth: u64,
+    /// Receives of a QP that are posted.
+    pub rx_depth: u64,
+    /// Requests that are posted at once.
+    pub list: u64,
+    /// Which requests are signaled.
+    pub signal: Signal,
+    /// This end sends.
+    pub sends: bool,
+    /// This end receives SENDs.
+    pub receives: bool,
+    /// This end sends only when something has arrived.
+    pub waits: bool,
+    /// Each post and completion is stamped.
+    pub peak: bool,
+}
+
+impl Load {
+    /// Works out the measurement of messages of `size` bytes.
+    pub fn new(spec: &Spec, buffers: &Buffers, size: u64) -> Self {
+        let bandwidth = spec.test.is_bandwidth();
+        let iters = spec.duration.is_none().then_some(spec.iters);
+        let sends = spec.is_requester();
+        let receives = spec.test.op == Op::Send
+            && (!bandwidth || spec.bidirectional || !spec.is_client());
+        let every = if bandwidth {
+            u64::from(spec.cq_mod).min(buffers.tx_depth()).max(1)
+        } else {
+            1
+        };
+        Self {
+            action: match (spec.test.op, spec.atomic) {
+                (Op::Write, _) => Action::Write,
+                (Op::Read, _) => Action::Read,
+                (Op::Send, _) => Action::Send,
+                (Op::Atomic, AtomicKind::FetchAdd) => Action::Add,
+                (Op::Atomic, AtomicKind::CompareSwap) => Action::Swap,
+            },
+            size: u32::try_from(size).unwrap_or(u32::MAX),
+            iters,
+            depth: buffers.tx_depth(),
+            rx_depth: buffers.rx_depth(),
+            list: u64::from(spec.post_list),
+            signal: Signal {
+                every,
+                last: iters.map(|iters| iters.saturating_sub(1)),
+            },
+            sends,
+            receives,
+            waits: receives && bandwidth && spec.bidirectional && !spec.is_client(),
+            peak: sends && spec.measures_peak(),
+        }
+    }
+
+    /// Returns how many requests may be posted to a QP: whole lists, within the depth and the iterations.
+    #[inline]
+    pub fn room(&self, posted: u64, completed: u64) -> u64 {
+        let left = self.iters.map_or(u64::MAX, |iters| iters - posted);
+        let room = (self.depth - (posted - completed)).min(left);
+        if self.list == 1 {
+            room
+        } else {
+            room - room % self.list
+        }
+    }
+
+    /// Returns whether a receive that was used is posted again: not beyond the messages that come.
+    #[inline]
+    pub fn offers_again(&self, offered: u64) -> bool {
+        self.iters.is_none_or(|iters| offered < iters)
+    }
+}
