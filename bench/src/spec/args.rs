@@ -123,7 +123,7 @@ impl Spec {
         let timeout = self.connect_timeout;
         let asked =
             self.accept_timeout.is_some() || timeout != Self::new(self.test).connect_timeout;
-        words.value("--connect-timeout", asked.then(|| timeout.as_secs_f64()));
+        words.value("--connect-timeout", asked.then_some(timeout.as_secs_f64()));
     }
 }
 

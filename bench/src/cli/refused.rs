@@ -1,0 +1,234 @@
+//! What perftest and the design have and this version has not: refused by name, with what to use instead.
+
+/// An option that is refused.
+struct Refused {
+    short: Option<char>,
+    long: &'static str,
+    instead: &'static str,
+}
+
+const fn row(short: char, long: &'static str, instead: &'static str) -> Refused {
+    Refused {
+        short: Some(short),
+        long,
+        instead,
+    }
+}
+
+const fn long(long: &'static str, instead: &'static str) -> Refused {
+    Refused {
+        short: None,
+        long,
+        instead,
+    }
+}
+
+const CM: &str = "use the TCP exchange, the default, at both ends";
+const RAW: &str = "raw Ethernet tests are not part of roce; use one of its eight tests";
+const ACCELERATOR: &str = "buffers are in the host's memory; leave it out";
+const ADAPTER: &str = "it tunes an adapter that is not in use here; leave it out";
+const LIMITS: &str = "compare the result with --json";
+const RATE: &str = "there is no rate limit; shape with -t or -q";
+const IMMEDIATE: &str = "use write-bw without it, or send-bw";
+
+const OPTIONS: &[Refused] = &[
+    row('C', "report-cycles", "times are in microseconds"),
+    row('e', "events", "completions are polled"),
+    row('g', "mcg", "use -c RC, without multicast"),
+    row('M', "MGID", "use -c RC, without multicast"),
+    row(
+        'I',
+        "inline_size",
+        "messages of any size take the same path; leave it out",
+    ),
+    row('L', "hop_limit", RAW),
+    row(
+        'N',
+        "noPeak",
+        "the peak costs nothing up to 20000 iterations; above it is off",
+    ),
+    row(
+        'O',
+        "dualport",
+        "run one test per interface (-d udp:INTERFACE)",
+    ),
+    row('R', "rdma_cm", CM),
+    row(
+        'S',
+        "sl",
+        "use --tclass: in RoCE the DSCP chooses the queue",
+    ),
+    row('T', "tos", "use --tclass"),
+    row('w', "limit_bw", LIMITS),
+    row('y', "limit_msgrate", LIMITS),
+    row(
+        'W',
+        "report-counters",
+        "counters are below the table and in --json",
+    ),
+    row('X', "vector", "completions are polled; leave it out"),
+    row('z', "comm_rdma_cm", CM),
+    long(
+        "recv_post_list",
+        "receives are posted one by one; leave it out",
+    ),
+    long("report-both", "run it without -b once in each direction"),
+    long(
+        "report-per-port",
+        "run one test per interface (-d udp:INTERFACE)",
+    ),
+    long("run_infinitely", "use -D with a long time"),
+    long("output", "use --json or --out_json"),
+    long("cpu_util", "use --json: it has cpu_percent"),
+    long("use-srq", "use one receive queue per QP, the default"),
+    long(
+        "flow_label",
+        "source ports give ECMP its entropy; leave it out",
+    ),
+    long(
+        "pkey_index",
+        "the default partition is the only one; leave it out",
+    ),
+    long("mr_per_qp", "one region serves all QPs; leave it out"),
+    long("perform_warm_up", "use -D: its margin (-f) is a warm-up"),
+    long("use_hugepages", "pages are the system's; leave it out"),
+    long("latency_gap", "messages follow each other at once"),
+    long("reversed", "exchange the roles, or use read-bw"),
+    long("retry_count", "seven retries, the default"),
+    long("rate_limit", RATE),
+    long("rate_limit_type", RATE),
+    long("rate_units", RATE),
+    long("burst_size", RATE),
+    long("typical_pkt_size", RATE),
+    long("write_with_imm", IMMEDIATE),
+    long("send_with_imm", "use send-bw without it"),
+    long("wait_destroy", "use --connect-timeout for slow peers"),
+    long("use_old_post_send", ADAPTER),
+    long("disable_pcie_relaxed", ADAPTER),
+    long("use_ooo", ADAPTER),
+    long("odp", ADAPTER),
+    long("mmap", ACCELERATOR),
+    long("mmap-offset", ACCELERATOR),
+    long("dlid", "RoCE has no LIDs; leave it out"),
+    long("force-link", "the link is always Ethernet; leave it out"),
+    long(
+        "dont_xchg_versions",
+        "stock perftest exits with it, too; leave it out",
+    ),
+    long("use-null-mr", ADAPTER),
+    long(
+        "payload_file_path",
+        "payloads are random, or checked with --verify",
+    ),
+    long("inline_recv", ADAPTER),
+    long("source_ip", "use --bind_source_ip"),
+    long("use_hl", ACCELERATOR),
+    long("use_opencl", ACCELERATOR),
+    long("use_ib_dm_dmabuf", ACCELERATOR),
+    long("gpu_touch", ACCELERATOR),
+    long("cqe_poll", ADAPTER),
+    long("disable_dynamic_polling", ADAPTER),
+    long("no_lock", ADAPTER),
+    long("no_enhanced_reorder", ADAPTER),
+    long("pin_cores", "use taskset"),
+    long("numa_node", "use numactl"),
+    long("disable_numa", "use numactl"),
+    long("tph_mem", ADAPTER),
+    long("cpu_id", ADAPTER),
+    long("ph", ADAPTER),
+    long("congest_type", ADAPTER),
+    long("connectionless", "use -c RC"),
+    long("sig_offload", ADAPTER),
+    long("unsolicited_write", ADAPTER),
+    long("tcp", RAW),
+    long(
+        "busy-poll",
+        "it belongs to the AF_XDP backend, which is not in this version",
+    ),
+    long(
+        "replace-xdp",
+        "it belongs to the AF_XDP backend, which is not in this version",
+    ),
+    long("ceiling", "measure the bare path with iperf3 beside it"),
+    long("create-rxe", "use --backends udp"),
+    long(
+        "against",
+        "keep compare.json (--report) of both runs and compare them",
+    ),
+];
+
+/// Families of options with one prefix.
+const FAMILIES: &[(&str, &str)] = &[
+    ("use_cuda", ACCELERATOR),
+    ("use_rocm", ACCELERATOR),
+    ("use_neuron", ACCELERATOR),
+    ("use_mlu", ACCELERATOR),
+    ("use_musa", ACCELERATOR),
+    ("data_validation", "use --verify"),
+    ("aes_xts", ADAPTER),
+    ("encrypt", ADAPTER),
+    ("log_dci_streams", ADAPTER),
+    ("log_active_dci_streams", ADAPTER),
+    ("vlan_", RAW),
+    ("flows", RAW),
+    ("raw_", RAW),
+];
+
+/// Letters of the raw Ethernet tests.
+const RAW_LETTERS: &str = "BEGJjKkYZPv";
+
+/// Returns what is known about an option that the parser doesn't know: `-R`, `--rdma_cm`.
+pub(super) fn option(given: &str) -> Option<String> {
+    let given = given.split('=').next().unwrap_or(given);
+    let (name, instead) = match given.strip_prefix("--") {
+        Some(name) => (given.to_owned(), by_long(name)?),
+        None => by_short(given.strip_prefix('-')?.chars().next()?)?,
+    };
+    Some(format!("option {name} is not supported yet; {instead}"))
+}
+
+fn by_long(name: &str) -> Option<&'static str> {
+    OPTIONS
+        .iter()
+        .find(|refused| refused.long == name)
+        .map(|refused| refused.instead)
+        .or_else(|| {
+            let family = FAMILIES.iter().find(|(prefix, _)| name.starts_with(prefix));
+            family.map(|(_, instead)| *instead)
+        })
+}
+
+fn by_short(letter: char) -> Option<(String, &'static str)> {
+    let known = OPTIONS
+        .iter()
+        .find(|refused| refused.short == Some(letter))
+        .map(|refused| (format!("-{letter} ({})", refused.long), refused.instead));
+    known.or_else(|| {
+        RAW_LETTERS
+            .contains(letter)
+            .then(|| (format!("-{letter}"), RAW))
+    })
+}
+
+/// Returns what is known about a command that the parser doesn't know.
+pub(super) fn command(given: &str) -> Option<String> {
+    let instead = match given {
+        "serve" => "start the server of each test, as in: roce write-bw",
+        "devices" => {
+            "the banner of a test names the device and its GID; interfaces are in `ip addr`"
+        }
+        "check" => "a test says what is wrong with its path; try: roce write-bw -n 5 SERVER",
+        "inspect" => "open the file of --pcap in Wireshark or tshark",
+        "lab" => "use the option --lab of a test, as in: roce write-bw --lab",
+        "raw-ethernet-bw" | "raw-ethernet-lat" => RAW,
+        _ => {
+            let test =
+                crate::spec::Test::from_name(&format!("ib_{}", given.trim_start_matches("ib_")))?;
+            return Some(format!(
+                "there is no command `{given}`; the test is `roce {}`",
+                test.name()
+            ));
+        }
+    };
+    Some(format!("command `{given}` is not supported yet; {instead}"))
+}

@@ -1,0 +1,281 @@
+use core::time::Duration;
+
+use super::*;
+use crate::spec::Role;
+
+fn parse_line(line: &str) -> Result<Command, Stop> {
+    parse(line.split_whitespace().map(OsString::from))
+}
+
+fn spec(line: &str) -> Spec {
+    match parse_line(line) {
+        Ok(Command::Test { spec, .. }) => *spec,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+fn refusal(line: &str) -> String {
+    match parse_line(line) {
+        Err(stop @ Stop::Usage(_)) => {
+            let Stop::Usage(text) = stop else {
+                unreachable!()
+            };
+            text
+        }
+        Err(Stop::Parser(error)) if error.use_stderr() => error.to_string(),
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn bare_test_is_a_server_with_defaults() {
+    for test in Test::ALL {
+        assert_eq!(spec(&format!("roce {}", test.name())), Spec::new(test));
+        assert_eq!(spec(&test.perftest_name()), Spec::new(test));
+        assert_eq!(
+            spec(&format!("/usr/bin/{}", test.perftest_name())),
+            Spec::new(test)
+        );
+    }
+}
+
+#[test]
+fn letters_and_names_mean_the_same() {
+    for (letters, names) in [
+        (
+            "-s 4K -n 100 -q 2 -b",
+            "--size=4096 --iters 100 --qp=2 --bidirectional",
+        ),
+        ("-a", "--all"),
+        ("-t 64 -Q 8 -l 8", "--tx-depth=64 --cq-mod=8 --post_list=8"),
+        (
+            "-d udp:lo -i 1 -x 3 -m 1024 -p 1 -u 9",
+            "--ib-dev=udp:lo --ib-port=1 --gid-index=3 --mtu=1024 --port=1 --qp-timeout=9",
+        ),
+        ("-D 8 -f 1 -F", "--duration=8 --margin=1 --CPU-freq"),
+        ("-D8 -f1 -F", "-F -D 8 -f 1"),
+    ] {
+        assert_eq!(
+            spec(&format!("ib_write_bw {letters} h")),
+            spec(&format!("ib_write_bw {names} h"))
+        );
+    }
+    let lat = spec("roce send-lat -HU -r 9");
+    assert!(lat.histogram && lat.unsorted && lat.rx_depth == 10);
+    assert_eq!(
+        lat,
+        spec("roce send-lat --report-histogrm --report-unsorted --rx-depth=9")
+    );
+    let atomic = spec("roce atomic-bw -A CMP_AND_SWAP -o 4");
+    assert_eq!(
+        atomic,
+        spec("roce atomic-bw --atomic_type=CMP_AND_SWAP --outs=4")
+    );
+}
+
+#[test]
+fn long_options_of_both_worlds_are_read() {
+    let run = spec(
+        "roce write-bw --report_gbits --tclass 106 --ipv6 --ipv6-addr --bind_source_ip ::1 --out_json \
+         --out_json_file=o.json --verify --json r.json --pcap f --pcap-snaplen 96 --pcap-limit 1M \
+         --trace exchange,packets --connect-timeout 2.5 --impair drop=1%,seed=7 ::1",
+    );
+    assert!(run.report_gbits && run.ipv6 && run.ipv6_addr && run.verify);
+    assert_eq!(run.tclass, 106);
+    assert_eq!(run.out_json.as_deref(), Some(Path::new("o.json")));
+    assert_eq!(run.pcap.as_ref().and_then(|pcap| pcap.limit), Some(1 << 20));
+    assert_eq!(run.connect_timeout, Duration::from_millis(2500));
+    assert_eq!(run.accept_timeout, Some(run.connect_timeout));
+    assert!(run.trace.exchange && run.trace.packets);
+    let default = spec("roce write-bw --out_json");
+    assert_eq!(
+        default.out_json.as_deref(),
+        Some(Path::new("perftest_out.json"))
+    );
+}
+
+#[test]
+fn command_line_of_a_run_repeats_it() {
+    for line in [
+        "roce write-bw",
+        "roce write-bw -a --verify -n 200 --lab",
+        "roce read-bw -m 256 -s 1025 --verify --lab",
+        "roce atomic-bw -A CMP_AND_SWAP -q 4 --lab",
+        "roce write-bw -b -D 5 --report_gbits 10.0.0.1",
+        "roce write-bw -D 3 -f 0.5 -Q 16 -t 64 h",
+        "roce send-bw -n 100 -r 32 -l 4 -d udp:lo -x 1 -p 0 -u 10 --tclass 4",
+        "roce send-lat -H -U ::1",
+        "roce read-lat --impair drop=1%,delay=50us,seed=7 --trace exchange --connect-timeout 10",
+        "roce write-lat --pcap a --pcap-snaplen 96 --pcap-limit 1M --json j --out_json_file o --lab --ipv6",
+    ] {
+        let first = spec(line);
+        let again = format!("roce {}", first.args().join(" "));
+        assert_eq!(spec(&again), first, "{line} became {again}");
+    }
+}
+
+#[test]
+fn ipv6_server_implies_ipv6() {
+    let run = spec("roce write-bw fd00::1");
+    assert!(run.ipv6 && run.ipv6_addr);
+    assert!(!spec("roce write-bw name").ipv6);
+    let lab = spec("roce write-bw --lab --ipv6");
+    assert_eq!(lab.role, Role::Client { host: "::1".into() });
+}
+
+#[test]
+fn options_that_do_not_fit_are_refused() {
+    for (line, word) in [
+        ("roce atomic-bw -a", "-a does not fit atomic-bw"),
+        ("roce atomic-bw -s 16", "-s does not fit atomic-bw"),
+        ("roce write-lat -b", "-b does not fit write-lat"),
+        ("roce read-lat -q 2", "-q does not fit read-lat"),
+        ("roce send-lat -t 4", "-t does not fit send-lat"),
+        ("roce send-lat -Q 4", "-Q does not fit send-lat"),
+        ("roce send-lat -l 4", "-l does not fit send-lat"),
+        ("roce write-bw -H", "-H does not fit write-bw"),
+        ("roce write-bw -U", "-U does not fit write-bw"),
+        ("roce write-bw -o 4", "-o does not fit write-bw"),
+        ("roce write-bw -A FETCH_AND_ADD", "-A does not fit write-bw"),
+        ("roce write-bw -a -D 5", "-a and -D exclude each other"),
+        ("roce write-lat -H -D 5", "-H and -U need"),
+        ("roce write-bw -D 4 -f 2", "nothing between its margins"),
+        ("roce write-bw -D 0", "nothing between its margins"),
+        ("roce write-bw -f 2", "--duration"),
+        (
+            "roce write-bw -l 129",
+            "-l 129 is more than the transmit depth of 128",
+        ),
+        ("roce write-bw -l 8 -Q 3", "not a multiple of -Q 3"),
+        (
+            "roce write-bw -l 8 -n 100",
+            "-n 100 is not a multiple of -l 8",
+        ),
+        ("roce write-bw -s 64 -s 64", "multiple times"),
+        ("roce write-bw -b -b", "multiple times"),
+        ("roce write-bw --lab h", "cannot be used with"),
+        ("roce write-bw -n 4", "4 is not in 5..="),
+        ("roce write-bw -i 2", "2 is not in 1..=1"),
+        ("roce write-bw -m 1500", "path MTUs are"),
+        ("roce write-bw -s 2G", "not a size"),
+        ("roce write-bw -c UD", "UD is not supported yet; use RC"),
+        (
+            "roce write-bw --impair rate=1",
+            "`rate` is not supported yet",
+        ),
+        ("roce write-bw --trace cm", "cm is not supported yet"),
+        ("roce write-bw --pcap-limit 1M", "--pcap <FILE>"),
+        ("roce write-bw a b", "unexpected argument 'b'"),
+        ("roce write-bw --no-such", "--no-such"),
+        ("roce compare h", "comparing with another machine"),
+        ("roce compare --duration 0.01", "shorter than 0.1 s"),
+        ("roce compare --tests write", "tests are write-bw"),
+        (
+            "roce compare --against old.json",
+            "option --against is not supported yet",
+        ),
+        ("roce inspect f", "command `inspect` is not supported yet"),
+        ("roce ib_write_bw", "the test is `roce write-bw`"),
+        ("roce nonsense", "nonsense"),
+    ] {
+        let text = refusal(line);
+        assert!(text.contains(word), "{line}: {text}");
+    }
+}
+
+/// perftest's options beyond those that are supported, by the words that a user would type.
+const OTHERS: &str = "-C --report-cycles -e --events -g -M --MGID -I --inline_size -L --hop_limit -N --noPeak \
+    -O --dualport -R --rdma_cm -S --sl -T --tos -w --limit_bw -y --limit_msgrate -W --report-counters -X --vector \
+    -z --comm_rdma_cm --recv_post_list --report-both --report-per-port --run_infinitely --output --cpu_util --use-srq \
+    --flow_label --pkey_index --mr_per_qp --perform_warm_up --use_hugepages --latency_gap --reversed --retry_count \
+    --rate_limit --rate_units --rate_limit_type --burst_size --typical_pkt_size --write_with_imm --send_with_imm \
+    --wait_destroy --use_old_post_send --disable_pcie_relaxed --use_ooo --odp --mmap --mmap-offset --dlid --force-link \
+    --dont_xchg_versions --use-null-mr --payload_file_path --inline_recv --use_cuda --use_cuda_bus_id --use_rocm \
+    --use_neuron --use_hl --use_mlu --use_musa --use_opencl --use_ib_dm_dmabuf --gpu_touch --data_validation \
+    --aes_xts --log_dci_streams --cqe_poll --disable_dynamic_polling --no_lock --no_enhanced_reorder --pin_cores \
+    --numa_node --disable_numa --tph_mem --cpu_id --ph --congest_type --connectionless --sig_offload \
+    --unsolicited_write -B -E -G -J -j -K -k -Y -Z -P -v --vlan_en --flows --flows_burst --tcp --raw_ipv6 \
+    --busy-poll --replace-xdp --ceiling --source_ip";
+
+#[test]
+fn every_other_option_is_refused_by_name() {
+    for option in OTHERS.split_whitespace() {
+        for tail in ["", " 1"] {
+            let text = refusal(&format!("ib_write_bw {option}{tail}"));
+            let named = text.starts_with(&format!("option {option}"));
+            assert!(
+                named && text.contains("is not supported yet; "),
+                "{option}: {text}"
+            );
+        }
+        if option.starts_with("--") {
+            let text = refusal(&format!("roce send-lat {option}=1 host"));
+            assert!(text.starts_with(&format!("option {option} ")), "{text}");
+        }
+    }
+    assert!(refusal("ib_write_bw -FR").starts_with("option -R (rdma_cm)"));
+}
+
+#[test]
+fn versions_and_help_are_not_errors() {
+    for line in [
+        "roce --version",
+        "roce -V",
+        "ib_write_bw -V",
+        "roce write-bw --version",
+    ] {
+        let Err(Stop::Version(text)) = parse_line(line) else {
+            panic!("{line}")
+        };
+        assert!(text.contains(env!("CARGO_PKG_VERSION")), "{text}");
+        assert_eq!(line.contains("write"), text.starts_with("Version: 6.20\n"));
+    }
+    for line in [
+        "roce --help",
+        "roce write-bw -h",
+        "ib_read_lat --help",
+        "roce compare --help",
+    ] {
+        let Err(Stop::Parser(help)) = parse_line(line) else {
+            panic!("{line}")
+        };
+        assert!(!help.use_stderr());
+        assert!(help.to_string().starts_with("Examples"), "{help}");
+    }
+}
+
+#[test]
+fn what_has_no_effect_is_said() {
+    for (line, word) in [
+        ("roce write-bw -r 9", "-r has no effect"),
+        ("roce write-bw -D 5 -n 9", "-n has no effect"),
+        ("roce write-bw -a -s 9", "-s has no effect"),
+        (
+            "roce write-lat --report_gbits",
+            "--report_gbits has no effect",
+        ),
+    ] {
+        let Ok(Command::Test { notes, .. }) = parse_line(line) else {
+            panic!("{line}")
+        };
+        assert!(
+            notes.iter().any(|note| note.contains(word)),
+            "{line}: {notes:?}"
+        );
+    }
+}
+
+#[test]
+fn comparison_has_defaults() {
+    let Ok(Command::Compare(spec)) = parse_line("roce compare") else {
+        panic!()
+    };
+    assert_eq!((spec.rounds, spec.duration), (3, Duration::from_secs(2)));
+    let Ok(Command::Compare(spec)) = parse_line(
+        "roce compare --quick --tests write-bw,ib_read_lat --sizes 64,4K --backends udp --rounds 2 --report d",
+    ) else {
+        panic!()
+    };
+    assert_eq!((spec.rounds, spec.sizes.as_slice()), (2, &[64, 4096][..]));
+    assert_eq!(spec.tests.len(), 2);
+}
