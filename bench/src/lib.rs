@@ -8,4 +8,6 @@
 pub mod cli;
 pub mod exit;
 pub mod peer;
+pub mod report;
 pub mod spec;
+pub mod stats;
