@@ -7,6 +7,7 @@
 
 pub mod cli;
 pub mod exit;
+pub mod json;
 pub mod peer;
 pub mod report;
 pub mod spec;
