@@ -40,9 +40,17 @@ pub(crate) struct Resource {
     pub(crate) end: u32,
     /// The byte of the memory where the answer in progress ends (READ).
     pub(crate) end_byte: u32,
+    /// It was answered to its end at least once.
+    answered: bool,
 }
 
 impl Resource {
+    /// Notes that the next packet was sent.
+    pub(crate) const fn advance(&mut self) {
+        self.next += 1;
+        self.answered |= self.next == self.end;
+    }
+
     /// Returns whether packets of it wait to be sent.
     pub(crate) const fn is_active(&self) -> bool {
         self.next < self.end
@@ -76,12 +84,12 @@ impl ReplayTable {
     }
 
     /// Returns whether another resource can be accepted: there is a place, or the oldest is answered.
+    ///
+    /// The oldest may be on its way again for a duplicate that the network delayed: a peer that asks
+    /// for more has its answer, so that the rest of the repetition is for nobody.
     pub(crate) fn has_room(&self) -> bool {
         self.resources.len() < self.limit
-            || self
-                .resources
-                .front()
-                .is_some_and(|oldest| !oldest.is_active())
+            || self.resources.front().is_some_and(|oldest| oldest.answered)
     }
 
     /// Adds a resource whose whole answer is to be sent; the caller has checked `has_room`.
@@ -100,6 +108,7 @@ impl ReplayTable {
                 Kind::Read { claim } => claim.len,
                 Kind::Atomic { .. } => 0,
             },
+            answered: false,
         });
     }
 
@@ -147,9 +156,12 @@ mod tests {
             table.active().map(|resource| resource.first),
             Some(Psn::new(0xff_ffff))
         );
-        let oldest = table.find(Psn::new(0)).expect("spans the wrap");
-        oldest.next = oldest.end;
+        oldest_of(&mut table).advance();
+        assert!(!table.has_room(), "half of it was sent");
+        oldest_of(&mut table).advance();
         assert!(table.has_room());
+        oldest_of(&mut table).next = 0;
+        assert!(table.has_room(), "a repetition keeps nobody out");
         table.push(Psn::new(2), 1, KIND);
         assert!(table.find(Psn::new(0)).is_none(), "it was replaced");
         assert!(!ReplayTable::new(0).has_room());
@@ -159,5 +171,9 @@ mod tests {
             Some(Psn::new(2))
         );
         assert!(table.find(Psn::new(1)).is_none());
+    }
+
+    fn oldest_of(table: &mut ReplayTable) -> &mut Resource {
+        table.find(Psn::new(0)).expect("spans the wrap")
     }
 }
