@@ -9,7 +9,7 @@
 //!
 //! Layer rule, checked by a test: modules import only from those to their left.
 //! `verbs ← time, stats, config, arena ← link, clock ← mr, cq ← sge, recv_queue, deadlines, congestion ←
-//! srq, peers, path ← shared ← qp ← engine ← device ← sim`.
+//! peers, path ← shared ← qp ← engine ← device ← sim`.
 #![no_std]
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -32,7 +32,8 @@ mod qp;
 mod recv_queue;
 mod sge;
 mod shared;
-mod srq;
+#[cfg(feature = "sim")]
+pub mod sim;
 pub mod stats;
 pub mod time;
 pub mod verbs;

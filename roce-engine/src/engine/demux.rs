@@ -46,11 +46,7 @@ impl Engine {
             counters.drop_bad_pkey += 1;
             return;
         }
-        if info.transport == Transport::Ud {
-            qp.on_datagram(&mut self.shared, meta, &packet);
-        } else {
-            qp.on_packet(&mut self.shared, now, &packet, info);
-        }
+        qp.on_packet(&mut self.shared, now, &packet, info);
         self.settle_overflow();
     }
 
@@ -75,11 +71,7 @@ impl Engine {
             counters.drop_wrong_service += 1;
             return None;
         }
-        if qp.service() == Service::Ud {
-            // Datagrams come from anybody, to any address of ours.
-            return Some(index);
-        }
-        let flow = qp.path()?.route.flow;
+        let flow = qp.path()?.flow;
         if flow.remote != meta.remote {
             counters.drop_wrong_source += 1;
             if qp.report_source() {
@@ -102,9 +94,8 @@ impl Engine {
     fn icrc_holds(&mut self, index: u32, meta: &RxMeta, bytes: &[u8]) -> bool {
         let make = || IcrcSeed::new(meta.remote, meta.local, meta.source_port, ROCE_PORT);
         let seed = match self.qps.at_mut(index) {
-            // A connected QP's peer has one address; datagrams come from many.
-            Some(qp) if qp.service() != Service::Ud => qp.receive_seed(meta.source_port, make),
-            _ => make(),
+            Some(qp) => qp.receive_seed(meta.source_port, make),
+            None => make(),
         };
         let counters = &mut self.shared.counters;
         let exact = meta.remote.is_ipv6();
