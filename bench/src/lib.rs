@@ -7,8 +7,5 @@
 
 pub mod cli;
 pub mod exit;
-pub mod json;
 pub mod peer;
-pub mod report;
 pub mod spec;
-pub mod stats;

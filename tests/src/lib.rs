@@ -1,3 +1,6 @@
 //! Fixtures of the tests that span crates.
 
 pub mod guest;
+pub mod oracle;
+pub mod rc;
+pub mod workload;
