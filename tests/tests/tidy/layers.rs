@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::source::{Source, is_name};
 
 /// The engine's modules from the vocabulary up to the simulator.
-const ORDER: [&str; 23] = [
+const ORDER: [&str; 24] = [
     "verbs",
     "time",
     "clock",
@@ -18,6 +18,7 @@ const ORDER: [&str; 23] = [
     "sge",
     "cq",
     "recv_queue",
+    "srq",
     "congestion",
     "path",
     "peers",
