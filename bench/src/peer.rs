@@ -103,3 +103,6 @@ impl Params {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -271,3 +271,41 @@ impl Wait {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn traffic_prolongs_a_wait_during_the_test() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut channel = Channel::new(stream, false).unwrap();
+        let (bound, busy) = (Duration::from_millis(40), Duration::from_millis(200));
+        let stage = Stage::Handshake {
+            round: "finished",
+            qp: 0,
+        };
+        let mut wait = |bound| {
+            let start = Instant::now();
+            let mut idle = || {
+                Ok(if start.elapsed() < busy {
+                    Idle::Progress
+                } else {
+                    Idle::Rest
+                })
+            };
+            let end = channel.receive::<108>(stage, |_| Ok(()), bound, &mut idle);
+            (end.unwrap_err().to_string(), start.elapsed())
+        };
+        let (error, quiet) = wait(Bound::Quiet(bound));
+        assert!(
+            quiet >= busy && error.contains("\"finished\""),
+            "{quiet:?} {error}"
+        );
+        let (_, total) = wait(Bound::Total(bound));
+        assert!(total < busy, "{total:?}");
+    }
+}

@@ -1,0 +1,6 @@
+//! Our end against a peer that follows a script of bytes, as strict as a stock one: one read per message.
+
+mod faults;
+mod order;
+mod scripted;
+mod sockets;
