@@ -4,7 +4,12 @@
 //! (Ethernet, IP, UDP), because for some links the kernel writes it. Since the ICRC covers the IPv4
 //! Identification, a link names the ID that a slot will carry before the engine seals it.
 //!
-//! Middlewares (`Tap`, `Impair`) are links around links.
+//! Middlewares ([`Tap`], [`Impair`]) are links around links.
+
+pub mod impair;
+#[cfg(test)]
+mod memory;
+pub mod tap;
 
 use core::fmt;
 use core::net::IpAddr;
@@ -13,6 +18,9 @@ use core::time::Duration;
 use alloc::string::String;
 
 use crate::verbs::PortAttr;
+
+pub use impair::{Impair, ImpairConfig};
+pub use tap::{FrameSink, Tap, TappedFrame};
 
 /// What a link needs to address a packet. Equal flows may share a batch.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -46,6 +54,35 @@ pub struct Slot<'a> {
 pub struct FrameNote {
     /// The packet's PSN was sent before.
     pub retransmission: bool,
+    /// What is done to it on purpose.
+    pub fault: Option<Fault>,
+}
+
+/// What a middleware does to a packet on purpose.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Fault {
+    /// It is not sent.
+    Dropped,
+    /// It is a second copy.
+    Duplicated,
+    /// It overtakes, or is overtaken by, packets that were sent before or after it.
+    Reordered,
+    /// It waited.
+    Delayed,
+    /// One of its bits is flipped.
+    Corrupted,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Dropped => "dropped on purpose",
+            Self::Duplicated => "duplicated on purpose",
+            Self::Reordered => "reordered on purpose",
+            Self::Delayed => "delayed on purpose",
+            Self::Corrupted => "corrupted on purpose",
+        })
+    }
 }
 
 /// What a link knows of the IPv4 Identification of a packet that it received.
@@ -171,6 +208,11 @@ pub trait Link {
     ///
     /// As `receive`.
     fn wait(&mut self, timeout: Option<Duration>) -> Result<(), LinkError>;
+
+    /// Hears of a packet that a middleware above has not let through: for captures.
+    fn withheld(&mut self, flow: &Flow, note: FrameNote, bytes: &[u8]) {
+        let _ = (flow, note, bytes);
+    }
 
     /// Returns the next thing that the user should know.
     fn next_event(&mut self) -> Option<LinkEvent> {

@@ -277,6 +277,7 @@ impl Qp {
         let resent = plan.psn.is_before(requester.next_psn);
         let note = FrameNote {
             retransmission: resent,
+            fault: None,
         };
         let source = requester.queue.source(requester.cursor);
         let (memory, pd) = (&shared.memory, self.init.pd);
