@@ -63,6 +63,16 @@ impl Events {
         self.push(LinkEvent::Unreachable { remote, reason });
     }
 
+    /// Tells that the other endpoint of an address shared with this one is not there.
+    pub(crate) fn nobody_else(&mut self, address: IpAddr, port: u16) {
+        self.unreachable(address, libc::ECONNREFUSED, || {
+            format!(
+                "nobody else listens on UDP {port} at {address}: is the other side started, or did \
+                 it end?"
+            )
+        });
+    }
+
     fn push(&mut self, event: LinkEvent) {
         if self.queue.len() < CAPACITY {
             self.queue.push_back(event);

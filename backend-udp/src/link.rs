@@ -17,7 +17,7 @@ use crate::config::{Config, Local};
 use crate::error::OpenError;
 use crate::events::Events;
 use crate::interfaces::Interface;
-use crate::receive::{MIN_PACKET, Receiver};
+use crate::receive::{MIN_PACKET, Receiver, Returned};
 use crate::share::{self, Bound};
 use crate::socket;
 use crate::sys;
@@ -180,7 +180,14 @@ impl Link for UdpLink {
     where
         F: FnMut(&RxMeta, &[u8]),
     {
-        let taken = self.receiver.receive(budget, sink)?;
+        let returned = Returned {
+            parity: self.caps.qpn_parity,
+            sources: self.transmitter.sources(),
+        };
+        let taken = self.receiver.receive(budget, returned, sink)?;
+        if let Some(address) = self.receiver.take_alone() {
+            self.events.nobody_else(address, self.udp_port);
+        }
         if taken == 0 {
             self.quiet += 1;
             if self.quiet >= ERROR_CHECKS {
@@ -267,6 +274,7 @@ impl Link for UdpLink {
             ("udp_rx_truncated", received.truncated),
             ("udp_rx_too_short", received.too_short),
             ("udp_rx_too_long", received.too_long),
+            ("udp_rx_returned", received.returned),
             ("udp_tx_packets", sent.packets),
             ("udp_tx_messages", sent.messages),
             ("udp_tx_calls", sent.calls),

@@ -1,5 +1,6 @@
 //! The receiving half of a link: bursts of buffers, cut into packets.
 
+use core::net::IpAddr;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -37,6 +38,28 @@ pub(crate) struct ReceiveCounters {
     pub(crate) truncated: u64,
     pub(crate) too_short: u64,
     pub(crate) too_long: u64,
+    pub(crate) returned: u64,
+}
+
+/// Tells packets of this endpoint that nobody else took: alone on an address, it gets them itself.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Returned<'a> {
+    /// The low bit of this endpoint's QPNs.
+    pub(crate) parity: Option<u32>,
+    /// The addresses and ports that it sends from.
+    pub(crate) sources: &'a [(IpAddr, u16)],
+}
+
+impl Returned<'_> {
+    fn is(self, meta: &RxMeta, bytes: &[u8]) -> bool {
+        let from_us =
+            meta.remote == meta.local && self.sources.contains(&(meta.remote, meta.source_port));
+        let Some(&[_, high, middle, low]) = bytes.get(4..8).filter(|_| from_us) else {
+            return false;
+        };
+        let qpn = u32::from_be_bytes([0, high, middle, low]);
+        qpn != 1 && self.parity.is_some_and(|own| own != qpn & 1)
+    }
 }
 
 /// The part of a burst that nobody took yet.
@@ -62,6 +85,8 @@ pub(crate) struct Receiver {
     /// Messages to ask for.
     burst: usize,
     polls: u32,
+    /// The address that has no other endpoint, as a packet showed that came back.
+    alone: Option<IpAddr>,
     pub(crate) counters: ReceiveCounters,
 }
 
@@ -75,6 +100,7 @@ impl Receiver {
             rest: Rest::default(),
             burst: MIN_BURST,
             polls: 0,
+            alone: None,
             counters: ReceiveCounters::default(),
         }
     }
@@ -82,6 +108,11 @@ impl Receiver {
     /// Returns whether packets wait in the buffers.
     pub(crate) const fn has_rest(&self) -> bool {
         self.rest.message < self.rest.filled
+    }
+
+    /// Returns the address where a packet to another endpoint came back, once.
+    pub(crate) const fn take_alone(&mut self) -> Option<IpAddr> {
+        self.alone.take()
     }
 
     /// Makes the next poll look at sockets that were idle, too.
@@ -94,11 +125,12 @@ impl Receiver {
     pub(crate) fn receive(
         &mut self,
         budget: usize,
+        returned: Returned<'_>,
         mut sink: impl FnMut(&RxMeta, &[u8]),
     ) -> Result<usize, LinkError> {
-        let mut taken = self.take(budget, &mut sink);
+        let mut taken = self.take(budget, returned, &mut sink);
         if taken < budget && self.poll()? {
-            taken += self.take(budget - taken, &mut sink);
+            taken += self.take(budget - taken, returned, &mut sink);
         }
         Ok(taken)
     }
@@ -156,7 +188,12 @@ impl Receiver {
     }
 
     /// Cuts messages into packets until `budget` is reached or none are left.
-    fn take(&mut self, budget: usize, sink: &mut impl FnMut(&RxMeta, &[u8])) -> usize {
+    fn take(
+        &mut self,
+        budget: usize,
+        returned: Returned<'_>,
+        sink: &mut impl FnMut(&RxMeta, &[u8]),
+    ) -> usize {
         let mut taken = 0;
         while taken < budget && self.rest.message < self.rest.filled {
             let message = &self.received[self.rest.message];
@@ -168,6 +205,12 @@ impl Receiver {
             };
             let start = self.rest.message * BUFFER;
             let bytes = &self.buffers[start..start + message.len];
+            if self.rest.offset == 0 && returned.is(&meta, bytes) {
+                self.counters.returned += 1;
+                self.alone = Some(meta.local);
+                self.rest.message += 1;
+                continue;
+            }
             while taken < budget && self.rest.offset < bytes.len() {
                 let end = (self.rest.offset + segment).min(bytes.len());
                 let packet = &bytes[self.rest.offset..end];

@@ -69,6 +69,8 @@ enum Next {
 #[derive(Debug)]
 pub(crate) struct Transmitter {
     sockets: Vec<SendSocket>,
+    /// The addresses and ports of the sockets.
+    sources: Vec<(IpAddr, u16)>,
     batches: Batches,
     config: Config,
     /// The interface, as the scope of link-local addresses.
@@ -85,6 +87,7 @@ impl Transmitter {
     pub(crate) fn new(config: &Config, index: u32) -> Self {
         Self {
             sockets: Vec::new(),
+            sources: Vec::new(),
             batches: Batches::new(config.send_buffer),
             config: config.clone(),
             index,
@@ -99,6 +102,11 @@ impl Transmitter {
     /// Returns the packets that share a message now.
     pub(crate) const fn max_batch(&self) -> usize {
         if self.segmentation { MAX_SEGMENTS } else { 1 }
+    }
+
+    /// Returns the addresses and ports that packets are sent from.
+    pub(crate) fn sources(&self) -> &[(IpAddr, u16)] {
+        &self.sources
     }
 
     /// Returns a source port that packets from `local` can have, near `wanted`.
@@ -131,6 +139,7 @@ impl Transmitter {
                     if local.is_ipv6() && !socket::allow_flow_labels(fd.as_fd()) {
                         self.flow_labels = false;
                     }
+                    self.sources.push((local, port));
                     self.sockets.push(SendSocket {
                         fd,
                         local,

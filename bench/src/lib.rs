@@ -7,5 +7,8 @@
 
 pub mod cli;
 pub mod exit;
+pub mod json;
 pub mod peer;
+pub mod report;
 pub mod spec;
+pub mod stats;

@@ -1,4 +1,4 @@
-//! The invariant CRC: what it covers, and how to compute it in two short runs.
+//! The invariant CRC: what it covers, and how it is computed.
 //!
 //! The ICRC is a CRC-32 (reflected, all ones before and after) over eight bytes of ones that stand
 //! for a local route header, the network headers, and the packet without its last four bytes. What

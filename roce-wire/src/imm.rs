@@ -1,13 +1,7 @@
-//! The four-byte headers: immediate data, the key to invalidate, and the flush header.
+//! Immediate data and the flush header, four bytes each.
 
 /// Immediate data: opaque bytes in the order in which the sender's user gave them.
 pub type ImmData = [u8; 4];
-
-/// Bytes of immediate data on the wire.
-pub const IMM_LEN: usize = 4;
-
-/// Bytes of the key to invalidate (IETH) on the wire.
-pub const IETH_LEN: usize = 4;
 
 /// The flush header. Its reserved bits survive.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

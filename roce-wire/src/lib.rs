@@ -9,6 +9,33 @@
 //! the left side and [`HeaderTemplate`] writes it. [`icrc`] checks and writes the last four bytes,
 //! which cover most of the left side too. `Display` gives packets and frames in one line.
 //!
+//! ```
+//! use core::net::Ipv4Addr;
+//! use roce_wire::{
+//!     Bth, Ext, Headers, IPV4_DONT_FRAGMENT, IcrcSeed, Opcode, Packet, Psn, Qpn, ROCE_PORT,
+//! };
+//!
+//! let headers = Headers {
+//!     bth: Bth::new(Opcode::RC_SEND_ONLY, Qpn::new(0x176), Psn::new(1)),
+//!     ext: Ext::NONE,
+//! };
+//! let mut bytes = [0; 64];
+//! let packet = &mut bytes[..headers.packet_len(5)];
+//! headers.frame(packet, 5).copy_from_slice(b"hello");
+//! let [src, dst] = [Ipv4Addr::new(10, 7, 0, 1), Ipv4Addr::new(10, 7, 0, 2)];
+//! let seed = IcrcSeed::new(src.into(), dst.into(), 0xc000, ROCE_PORT);
+//! seed.seal(0, IPV4_DONT_FRAGMENT, packet);
+//!
+//! assert!(seed.verify(0, IPV4_DONT_FRAGMENT, packet));
+//! let packet = Packet::parse(packet)?;
+//! assert_eq!(packet.payload, b"hello");
+//! assert_eq!(
+//!     packet.to_string(),
+//!     "RC_SEND_ONLY qpn 0x000176 psn 0x000001, 5 bytes + 3 pad"
+//! );
+//! # Ok::<(), roce_wire::ParseError>(())
+//! ```
+//!
 //! Reading never panics, whatever the bytes are. Writing panics only on a buffer that is shorter
 //! than the `len()` of what is written, and writes all of these bytes and no others.
 #![no_std]

@@ -161,6 +161,14 @@ impl Opcode {
         table::INFO[self.0 as usize]
     }
 
+    /// Returns the opcode of UC that does the same as this one of RC, if UC has it.
+    ///
+    /// The services differ in the top three bits only; an opcode that UC lacks becomes an undefined one.
+    #[inline]
+    pub const fn as_uc(self) -> Self {
+        Self(self.0 & 0x1f | 0x20)
+    }
+
     /// Returns the name that the kernel and packet analysers use, or nothing if it is undefined.
     pub const fn name(self) -> Option<&'static str> {
         table::name(self)

@@ -32,6 +32,7 @@ pub struct Packet<'a> {
     pub icrc: [u8; ICRC_LEN],
 }
 
+#[expect(clippy::len_without_is_empty, reason = "there is always a BTH")]
 impl<'a> Packet<'a> {
     /// Reads a packet from exactly its bytes, BTH to ICRC.
     ///
@@ -88,11 +89,6 @@ impl<'a> Packet<'a> {
         self.headers().len() + self.payload.len() + (self.bth.pad & 3) as usize + ICRC_LEN
     }
 
-    /// Returns false: even the shortest packet has a BTH.
-    pub const fn is_empty(&self) -> bool {
-        false
-    }
-
     /// Writes the packet as it is, pad bytes and ICRC too; a parsed one gives the parsed bytes.
     ///
     /// # Panics
@@ -122,6 +118,7 @@ pub struct Headers {
     pub ext: Ext,
 }
 
+#[expect(clippy::len_without_is_empty, reason = "there is always a BTH")]
 impl Headers {
     /// Reads the headers alone, of a packet whose end may be missing.
     ///
@@ -140,11 +137,6 @@ impl Headers {
     #[inline]
     pub const fn len(&self) -> usize {
         Bth::LEN + self.ext.len()
-    }
-
-    /// Returns false: there is always a BTH.
-    pub const fn is_empty(&self) -> bool {
-        false
     }
 
     /// Returns the headers with the pad count that a payload of `payload_len` bytes needs.

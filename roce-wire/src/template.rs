@@ -46,6 +46,7 @@ pub struct HeaderTemplate {
     ipv4_sum: Option<Sum>,
 }
 
+#[expect(clippy::len_without_is_empty, reason = "there are always IP and UDP")]
 impl HeaderTemplate {
     /// Builds the headers of a flow.
     pub fn new(spec: &FrameSpec) -> Self {
@@ -89,11 +90,6 @@ impl HeaderTemplate {
     /// Returns the bytes of the outer headers.
     pub const fn len(&self) -> usize {
         self.len as usize
-    }
-
-    /// Returns false: there are always IP and UDP.
-    pub const fn is_empty(&self) -> bool {
-        false
     }
 
     /// Writes the outer headers of a packet of `packet_len` bytes (BTH to ICRC).

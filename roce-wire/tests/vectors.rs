@@ -10,8 +10,9 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use etherparse::{NetSlice, PacketBuilder, SlicedPacket, TransportSlice};
 use roce_wire::{
     AddressPair, Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Feth, Frame, FrameSpec, HeaderSet,
-    HeaderTemplate, Headers, ICRC_LEN, IPV4_DONT_FRAGMENT, IcrcCheck, Mac, Msn, NotRoce, Opcode,
-    OpcodeInfo, Operation, Packet, ParseError, Psn, QKey, Qpn, RKey, ROCE_PORT, Reth, Syndrome,
+    HeaderTemplate, Headers, ICRC_LEN, IPV4_DONT_FRAGMENT, IcrcCheck, Mac, Msn, Network, NotRoce,
+    Opcode, OpcodeInfo, Operation, Packet, ParseError, Psn, QKey, Qpn, RKey, ROCE_PORT, Reth,
+    Syndrome,
 };
 
 /// A frame from Ethernet on, and its facts.
@@ -116,7 +117,10 @@ fn golden_frames_are_written_again_byte_by_byte() {
             src_port: frame.src_port(),
             traffic_class: frame.traffic_class(),
             hop_limit: frame.hop_limit(),
-            flow_label: 0,
+            flow_label: match frame.network {
+                Network::V6(header) => header.flow_label,
+                Network::V4(_) | Network::Grh(_) => 0,
+            },
         });
         let mut out = vec![0xa5; golden.bytes.len()];
         let (id, _) = frame.ipv4_id().unwrap_or((0, 0));

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use pcap_file::pcap::PcapReader;
 use roce_wire::{
     EtherType, Frame, FrameSpec, HeaderTemplate, IPV4_DONT_FRAGMENT, IcrcCheck, IcrcSeed,
-    IdRecovery, NotRoce, Opcode, Packet,
+    IdRecovery, Network, NotRoce, Opcode, Packet,
 };
 use serde::Deserialize;
 
@@ -212,7 +212,7 @@ fn row(number: u64, packet: &Packet<'_>, good: bool) -> Row {
 
 /// Returns whether a FLUSH has the ICRC of rxe, which hashes its headers masked and once more raw.
 fn is_rxe_flush(frame: &Frame<'_>, packet: &Packet<'_>) -> bool {
-    let (Opcode::RC_FLUSH, Some(udp), roce_wire::Network::V4(mut ip)) =
+    let (Opcode::RC_FLUSH, Some(udp), Network::V4(mut ip)) =
         (packet.bth.opcode, frame.udp, frame.network)
     else {
         return false;
@@ -257,7 +257,10 @@ fn check_bytes(bytes: &[u8], frame: &Frame<'_>, packet: &Packet<'_>, good: bool,
         src_port: frame.src_port(),
         traffic_class: frame.traffic_class(),
         hop_limit: frame.hop_limit(),
-        flow_label: 0,
+        flow_label: match frame.network {
+            Network::V6(header) => header.flow_label,
+            Network::V4(_) | Network::Grh(_) => 0,
+        },
     });
     let (id, _) = frame.ipv4_id().unwrap_or((0, 0));
     let mut out = vec![0xa5; bytes.len()];

@@ -177,29 +177,58 @@ fn a_silent_peer_is_reported_within_a_second() {
 }
 
 #[test]
-fn a_spinning_sender_hears_of_a_silent_peer_and_loses_nothing_to_others() {
-    let (mut server, mut client) = pair(24_815);
-    let mut dead = flow(&mut client, v6());
-    dead.remote = v6();
-    let alive = dead;
-    drop(server);
-    assert!(send(&mut client, &dead, 64, 0));
+fn a_link_that_spins_hears_of_a_silent_peer_too() {
+    let mut client = UdpLink::open(config(24_815, Endpoint::Client)).unwrap();
+    let mut flow = flow(&mut client, V4);
+    flow.remote = "127.0.0.79".parse().unwrap();
+    assert!(send(&mut client, &flow, 64, 0));
     client.flush().unwrap();
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(1) {
+    loop {
         client.receive(16, |_, _| {}).unwrap();
-        if let Some(LinkEvent::Unreachable { remote, .. }) = client.next_event() {
-            assert_eq!(remote, v6());
+        if let Some(event) = client.next_event() {
+            assert!(
+                matches!(event, LinkEvent::Unreachable { remote, .. } if remote == flow.remote)
+            );
             break;
         }
+        assert!(start.elapsed() < Duration::from_secs(1));
     }
-    // Alone, the client got its own packet: there is nobody to be unreachable.
-    server = UdpLink::open(config(24_815, Endpoint::Server)).unwrap();
-    for number in 0..10 {
-        assert!(send(&mut client, &alive, 64, number));
+}
+
+#[test]
+fn who_is_alone_on_a_shared_address_hears_that_nobody_else_is_there() {
+    let (server, mut client) = pair(24_826);
+    for local in [V4, v6()] {
+        let flow = flow(&mut client, local);
+        assert!(send(&mut client, &flow, 64, 0));
         client.flush().unwrap();
+        client.receive(16, |_, _| {}).unwrap();
+        assert_eq!(client.next_event(), None);
     }
-    assert_eq!(collect(&mut server, 10).len(), 10);
+    drop(server);
+    for local in [V4, v6()] {
+        let flow = flow(&mut client, local);
+        assert!(send(&mut client, &flow, 64, 0));
+        client.flush().unwrap();
+        assert_eq!(client.receive(16, |_, _| {}).unwrap(), 0);
+        let Some(LinkEvent::Unreachable { remote, reason }) = client.next_event() else {
+            panic!("not told")
+        };
+        assert_eq!(remote, local);
+        assert!(
+            reason.contains("nobody else listens on UDP 24826"),
+            "{reason}"
+        );
+    }
+    // A QP of its own is reached by loopback.
+    let flow = flow(&mut client, V4);
+    client.send(&flow, 64, FrameNote::default(), |slot| {
+        slot.bytes.fill(0);
+        slot.bytes[7] = 0x43;
+    });
+    client.flush().unwrap();
+    assert_eq!(collect(&mut client, 1).len(), 1);
 }
 
 #[test]

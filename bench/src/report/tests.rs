@@ -1,0 +1,269 @@
+//! Whole outputs, spelled out.
+
+use core::time::Duration;
+
+use roce_engine::verbs::{Gid, Mtu, Psn, Qpn, RKey};
+
+use super::*;
+use crate::peer::{BwReport, Endpoint};
+use crate::spec::{AtomicKind, Metric, Op, Role, Span, Spec, Test};
+use crate::stats::{LatencyRow, TimedLatency, Unit};
+
+fn spec(op: Op, metric: Metric, client: bool) -> Spec {
+    let mut spec = Spec::new(Test::new(op, metric));
+    if client {
+        spec.role = Role::Client { host: "h".into() };
+    }
+    spec
+}
+
+fn facts() -> Facts {
+    Facts {
+        device: "udp:lo".into(),
+        mtu: Mtu::B1024,
+        gid_index: 3,
+        max_inline: 0,
+        outs: 16,
+    }
+}
+
+#[test]
+fn write_bandwidth_client_prints_perftests_banner() {
+    let expected = "\
+---------------------------------------------------------------------------------------
+                    RDMA_Write BW Test
+ Dual-port       : OFF\t\tDevice         : udp:lo
+ Number of qps   : 1\t\tTransport type : IB
+ Connection type : RC\t\tUsing SRQ      : OFF
+ PCIe relax order: Unsupported
+ ibv_wr* API     : OFF
+ TX depth        : 128
+ CQ Moderation   : 1
+ Mtu             : 1024[B]
+ Link type       : Ethernet
+ GID index       : 3
+ Max inline data : 0[B]
+ rdma_cm QPs\t : OFF
+ Data ex. method : Ethernet
+---------------------------------------------------------------------------------------
+";
+    assert_eq!(
+        banner(&spec(Op::Write, Metric::Bandwidth, true), &facts()),
+        expected
+    );
+}
+
+#[test]
+fn banner_follows_the_test() {
+    let send_server = banner(&spec(Op::Send, Metric::Bandwidth, false), &facts());
+    assert!(send_server.contains("\n RX depth        : 512\n CQ Moderation   : 1\n"));
+    assert!(!send_server.contains("TX depth"));
+    let read = banner(&spec(Op::Read, Metric::Latency, true), &facts());
+    assert!(read.contains("                    RDMA_Read Latency Test\n"));
+    assert!(read.contains("\n TX depth        : 1\n Mtu  "));
+    assert!(read.contains("\n Outstand reads  : 16\n") && !read.contains("inline"));
+    let atomic = Spec {
+        atomic: AtomicKind::CompareSwap,
+        bidirectional: true,
+        post_list: 4,
+        ..spec(Op::Atomic, Metric::Bandwidth, true)
+    };
+    let atomic = banner(&atomic, &facts());
+    assert!(
+        atomic
+            .contains("                    Atomic CMP_AND_SWAP Bidirectional Post List BW Test\n")
+    );
+    assert!(atomic.contains("\n TX depth        : 128\n Post List       : 4\n"));
+}
+
+#[test]
+fn server_waits_aloud() {
+    assert_eq!(
+        waiting(),
+        "\n************************************\n* Waiting for client to connect... *\n************************************\n"
+    );
+}
+
+fn endpoint(qpn: u32, vaddr: u64) -> Endpoint {
+    Endpoint {
+        qpn: Qpn::new(qpn),
+        psn: Psn::new(0x36_bcce),
+        rkey: RKey(0x101),
+        vaddr,
+        out: 16,
+        gid: Gid::from_ip("192.168.1.10".parse().unwrap()),
+        ..Endpoint::default()
+    }
+}
+
+#[test]
+fn addresses_are_perftests() {
+    let local = [endpoint(0x5c_fb01, 0x7fd5_400b_9000)];
+    let remote = [endpoint(0x11, 0)];
+    let text = addresses(&spec(Op::Write, Metric::Bandwidth, true), &local, &remote);
+    let expected =
+        "\x20local address: LID 0000 QPN 0x5cfb01 PSN 0x36bcce RKey 0x000101 VAddr 0x007fd5400b9000
+ GID: 00:00:00:00:00:00:00:00:00:00:255:255:192:168:01:10
+ remote address: LID 0000 QPN 0x0011 PSN 0x36bcce RKey 0x000101 VAddr 0000000000000000
+ GID: 00:00:00:00:00:00:00:00:00:00:255:255:192:168:01:10
+---------------------------------------------------------------------------------------
+";
+    assert_eq!(text, expected);
+    let read = addresses(&spec(Op::Read, Metric::Bandwidth, true), &local, &[]);
+    assert!(read.contains(" PSN 0x36bcce OUT 0x10 RKey 0x000101 VAddr "));
+    let send = addresses(&spec(Op::Send, Metric::Latency, true), &local, &[]);
+    assert!(send.contains(" PSN 0x36bcce\n GID"));
+}
+
+#[test]
+fn bandwidth_rows_line_up() {
+    assert_eq!(
+        bandwidth_columns(Unit::Mebibytes),
+        " #bytes     #iterations    BW peak[MB/sec]    BW average[MB/sec]   MsgRate[Mpps]"
+    );
+    assert_eq!(
+        bandwidth_columns(Unit::Gigabits),
+        " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]"
+    );
+    let report = BwReport {
+        size: 65_536,
+        iterations: 5000,
+        peak: 1234.567,
+        average: 987.654,
+        message_rate: 0.015_803,
+    };
+    assert_eq!(
+        bandwidth_row(Unit::Mebibytes, &report),
+        " 65536      5000             1234.57            987.65 \t\t   0.015803"
+    );
+    assert_eq!(
+        bandwidth_row(Unit::Gigabits, &report),
+        bandwidth_row(Unit::Mebibytes, &report)
+    );
+    let small = BwReport {
+        size: 2,
+        iterations: 1000,
+        peak: 0.0,
+        average: 0.056_789_1,
+        message_rate: 3.549_320,
+    };
+    assert_eq!(
+        bandwidth_row(Unit::Gigabits, &small),
+        " 2          1000           0.000000            0.056789            3.549320"
+    );
+    assert_eq!(
+        bandwidth_row(Unit::Mebibytes, &small),
+        " 2          1000             0.00               0.06   \t\t   3.549320"
+    );
+}
+
+#[test]
+fn latency_rows_line_up() {
+    let row = LatencyRow {
+        min: 3.25,
+        max: 41.5,
+        typical: 3.5,
+        avg: 3.625,
+        stdev: 0.5,
+        p99: 12.0,
+        p999: 41.5,
+    };
+    assert_eq!(
+        latency_row(2, 1000, &row),
+        " 2       1000          3.25           41.50        3.50     \t       3.62        \t0.50   \t\t12.00   \t\t41.50  "
+    );
+    assert_eq!(
+        latency_columns(),
+        " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   99% percentile[usec]   99.9% percentile[usec] "
+    );
+    let timed = TimedLatency {
+        messages: 250_000,
+        avg: 4.0,
+        per_second: 125_000.0,
+    };
+    assert_eq!(
+        timed_columns(),
+        " #bytes        #iterations       t_avg[usec]    tps average"
+    );
+    assert_eq!(
+        timed_row(2, &timed),
+        " 2             250000            4.00           125000.00"
+    );
+    assert_eq!(sample_list(&[3.0, 3.125]), "#, usec\n0, 3\n1, 3.125\n");
+}
+
+#[test]
+fn unmeasured_peak_is_announced_where_perftest_does() {
+    let client = spec(Op::Write, Metric::Bandwidth, true);
+    assert_eq!(peak_warning(&client), None);
+    let many = Spec {
+        iters: 20_001,
+        ..client.clone()
+    };
+    assert_eq!(
+        peak_warning(&many),
+        Some(" WARNING: BW peak won't be measured in this run.\n")
+    );
+    let span = Span {
+        total: Duration::from_secs(4),
+        margin: Duration::from_secs(1),
+    };
+    assert!(
+        peak_warning(&Spec {
+            duration: Some(span),
+            ..client
+        })
+        .is_some()
+    );
+    assert!(peak_warning(&spec(Op::Send, Metric::Bandwidth, false)).is_some());
+    assert!(peak_warning(&spec(Op::Send, Metric::Latency, false)).is_none());
+    assert!(peak_warning(&spec(Op::Write, Metric::Bandwidth, false)).is_none());
+}
+
+#[test]
+fn json_is_valid_and_keeps_perftests_names() {
+    let spec = spec(Op::Write, Metric::Bandwidth, true);
+    let report = BwReport {
+        size: 64,
+        iterations: 5000,
+        peak: f64::INFINITY,
+        average: 12.345,
+        message_rate: 0.123_456_7,
+    };
+    let text = perftest_json(&spec, &facts(), &PerftestResult::Bandwidth(report));
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["test_info"]["test"], "RDMA_Write_BW_Test");
+    assert_eq!(value["test_info"]["Mtu"], 1024);
+    assert_eq!(value["results"]["BW_average"], 12.35);
+    assert_eq!(value["results"]["MsgRate"], 0.123_457);
+    assert_eq!(value["results"]["BW_peak"], 0.0);
+    let order: Vec<_> = [
+        "\"test\"",
+        "\"Dual_port\"",
+        "\"Device\"",
+        "\"Mtu\"",
+        "\"Data_ex_method\"",
+        "\"results\"",
+    ]
+    .iter()
+    .map(|key| text.find(key).unwrap())
+    .collect();
+    assert!(order.is_sorted(), "{text}");
+
+    let row = LatencyRow::default();
+    let latency = PerftestResult::Latency {
+        size: 2,
+        iterations: 1000,
+        row,
+    };
+    let text = perftest_json(&spec, &facts(), &latency);
+    let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(value["results"]["percentile_99.9"], 0.0);
+    let timed = PerftestResult::Timed {
+        size: 2,
+        row: TimedLatency::default(),
+    };
+    let value: serde_json::Value =
+        serde_json::from_str(&perftest_json(&spec, &facts(), &timed)).unwrap();
+    assert_eq!(value["results"]["tps_average"], 0.0);
+}
