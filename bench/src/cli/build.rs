@@ -15,7 +15,7 @@ pub(super) fn build(test: Test, options: TestOptions) -> Result<(Spec, Vec<Strin
     let mut notes = Vec::new();
     let mut spec = Spec::new(test);
     amount(&mut spec, &options, &mut notes)?;
-    queues(&mut spec, &options, &mut notes)?;
+    queues(&mut spec, &options)?;
     path(&mut spec, &options);
     output(&mut spec, options, &mut notes);
     Ok((spec, notes))
@@ -43,6 +43,12 @@ fn applicable(test: Test, options: &TestOptions) -> Result<(), String> {
         ("-b", options.bidirectional, bandwidth, rate),
         ("-q", more_than_one(options.qp), bandwidth, rate),
         ("-t", more_than_one(options.tx_depth), bandwidth, rate),
+        (
+            "-r",
+            more_than_one(options.rx_depth),
+            test.op == Op::Send,
+            "only send tests post receives",
+        ),
         ("-Q", options.cq_mod.is_some(), bandwidth, rate),
         ("-l", more_than_one(options.post_list), bandwidth, rate),
         ("-H", options.histogram, latency, samples),
@@ -118,18 +124,12 @@ fn amount(spec: &mut Spec, options: &TestOptions, notes: &mut Vec<String>) -> Re
 }
 
 /// Sets depths, lists and moderation.
-fn queues(spec: &mut Spec, options: &TestOptions, notes: &mut Vec<String>) -> Result<(), String> {
+fn queues(spec: &mut Spec, options: &TestOptions) -> Result<(), String> {
     spec.bidirectional = options.bidirectional;
     spec.qps = options.qp.unwrap_or(1);
     spec.outs = options.outs;
     spec.atomic = options.atomic_type.unwrap_or_default();
     spec.post_list = options.post_list.unwrap_or(1);
-    if options.rx_depth.is_some_and(|depth| depth > 1) && spec.test.op != Op::Send {
-        notes.push(format!(
-            "-r has no effect: {} posts no receives",
-            spec.test.name()
-        ));
-    }
     spec.resolve_depths(options.tx_depth, options.rx_depth, options.cq_mod);
     let (list, depth) = (spec.post_list, spec.tx_depth);
     if list == 1 {

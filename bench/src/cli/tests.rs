@@ -131,6 +131,7 @@ fn options_that_do_not_fit_are_refused() {
         ("roce write-lat -b", "-b does not fit write-lat"),
         ("roce read-lat -q 2", "-q does not fit read-lat"),
         ("roce send-lat -t 4", "-t does not fit send-lat"),
+        ("roce write-bw -r 9", "-r does not fit write-bw"),
         ("roce send-lat -Q 4", "-Q does not fit send-lat"),
         ("roce send-lat -l 4", "-l does not fit send-lat"),
         ("roce write-bw -H", "-H does not fit write-bw"),
@@ -247,7 +248,6 @@ fn versions_and_help_are_not_errors() {
 #[test]
 fn what_has_no_effect_is_said() {
     for (line, word) in [
-        ("roce write-bw -r 9", "-r has no effect"),
         ("roce write-bw -D 5 -n 9", "-n has no effect"),
         ("roce write-bw -a -s 9", "-s has no effect"),
         (

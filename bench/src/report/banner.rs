@@ -59,6 +59,15 @@ pub fn waiting() -> String {
     format!("\n{stars}\n* Waiting for client to connect... *\n{stars}\n")
 }
 
+/// Returns perftest's remark about a post list without `-Q`, which comes before the banner, with its separators.
+pub fn post_list_note(spec: &Spec) -> Option<String> {
+    (spec.post_list > 1 && spec.cq_mod == spec.post_list).then(|| {
+        format!(
+            "{SEPARATOR}\nPost List requested - CQ moderation will be the size of the post list\n"
+        )
+    })
+}
+
 /// Returns the warning that the peak is not measured, where perftest prints one: first of all.
 pub fn peak_warning(spec: &Spec) -> Option<&'static str> {
     let receives = spec.test.op == Op::Send && !spec.is_requester();

@@ -2,7 +2,9 @@
 
 use core::fmt::Write as _;
 
-use crate::stats::{LatencyRow, TimedLatency};
+use super::SEPARATOR;
+use crate::spec::Spec;
+use crate::stats::{LatencyRow, Samples, TimedLatency};
 
 /// Returns the line above the rows.
 pub const fn latency_columns() -> &'static str {
@@ -42,13 +44,27 @@ pub fn timed_row(size: u64, row: &TimedLatency) -> String {
     format!(" {size:<7}       {messages}            {avg:<7.2}        {per_second:<7.2}")
 }
 
-/// Returns the list of samples of `-H` or `-U`.
-pub fn sample_list(samples: &[f64]) -> String {
-    let mut text = String::from("#, usec\n");
-    for (index, sample) in samples.iter().enumerate() {
-        let _infallible = writeln!(text, "{index}, {}", general(*sample));
+/// Returns the lists of samples that `-U` and `-H` ask for, with the separator and the columns that follow them;
+/// nothing if neither does.
+pub fn sample_lists(spec: &Spec, samples: &Samples) -> String {
+    let mut text = String::new();
+    if spec.unsorted {
+        list(&mut text, samples.in_order());
+    }
+    if spec.histogram {
+        list(&mut text, samples.kept());
+    }
+    if !text.is_empty() {
+        let _infallible = writeln!(text, "{SEPARATOR}\n{}", latency_columns());
     }
     text
+}
+
+fn list(text: &mut String, samples: &[f64]) {
+    text.push_str("#, usec\n");
+    for (number, sample) in (1_u64..).zip(samples) {
+        let _infallible = writeln!(text, "{number}, {}", general(*sample));
+    }
 }
 
 /// Formats as C's `%g`: six significant digits, no trailing zeros, an exponent where it is shorter.

@@ -7,7 +7,7 @@ use roce_engine::verbs::{Gid, Mtu, Psn, Qpn, RKey};
 use super::*;
 use crate::peer::{BwReport, Endpoint};
 use crate::spec::{AtomicKind, Metric, Op, Role, Span, Spec, Test};
-use crate::stats::{LatencyRow, TimedLatency, Unit};
+use crate::stats::{LatencyRow, Samples, TimedLatency, Unit};
 
 fn spec(op: Op, metric: Metric, client: bool) -> Spec {
     let mut spec = Spec::new(Test::new(op, metric));
@@ -189,7 +189,120 @@ fn latency_rows_line_up() {
         timed_row(2, &timed),
         " 2             250000            4.00           125000.00"
     );
-    assert_eq!(sample_list(&[3.0, 3.125]), "#, usec\n0, 3\n1, 3.125\n");
+}
+
+/// Rows that stock perftest printed over soft-RoCE.
+#[test]
+fn rows_are_those_of_a_stock_run() {
+    let report = |size, iterations, peak, average, message_rate| BwReport {
+        size,
+        iterations,
+        peak,
+        average,
+        message_rate,
+    };
+    assert_eq!(
+        bandwidth_row(Unit::Mebibytes, &report(64, 20, 1.98, 0.31, 0.005_045)),
+        " 64         20               1.98               0.31   \t\t   0.005045"
+    );
+    assert_eq!(
+        bandwidth_row(
+            Unit::Mebibytes,
+            &report(65_536, 1578, 0.0, 49.21, 0.000_787)
+        ),
+        " 65536      1578             0.00               49.21  \t\t   0.000787"
+    );
+    assert_eq!(
+        bandwidth_row(
+            Unit::Gigabits,
+            &report(64, 20, 0.011_321, 0.006_123, 0.011_959)
+        ),
+        " 64         20           0.011321            0.006123            0.011959"
+    );
+    let row = |min, max, typical, avg, stdev, p99, p999| LatencyRow {
+        min,
+        max,
+        typical,
+        avg,
+        stdev,
+        p99,
+        p999,
+    };
+    assert_eq!(
+        latency_row(128, 5, &row(32.33, 76.59, 45.75, 45.75, 13.0, 76.59, 76.59)),
+        " 128     5          32.33          76.59        45.75    \t       45.75       \t13.00  \t\t76.59   \t\t76.59  "
+    );
+    assert_eq!(
+        latency_row(
+            1 << 20,
+            5,
+            &row(
+                17_777.47, 27_440.97, 17_864.1, 17_864.1, 86.0, 27_440.97, 27_440.97
+            )
+        ),
+        " 1048576 5          17777.47        27440.97      17864.10  \t       17864.10     \t86.00  \t\t27440.97 \t\t27440.97"
+    );
+    let timed = TimedLatency {
+        messages: 9294,
+        avg: 107.76,
+        per_second: 4640.02,
+    };
+    assert_eq!(
+        timed_row(2, &timed),
+        " 2             9294            107.76         4640.02"
+    );
+}
+
+/// The samples, the lists and the row of a stock `ib_send_lat -n 10 -H -U`.
+#[test]
+fn statistics_are_those_of_a_stock_run() {
+    let micros = [
+        441.305, 24.771_8, 12.067_9, 9.969_81, 9.423_99, 9.749_48, 9.504_11, 9.604_26, 9.313_83,
+    ];
+    let mut stamps = vec![0];
+    for sample in micros {
+        // Whole nanoseconds: the samples have fewer digits than perftest's, which counts cycles.
+        stamps.push(stamps.last().unwrap() + (sample * 2e3_f64).round() as u64);
+    }
+    let samples = Samples::from_stamps(&stamps, true);
+    assert_eq!(
+        latency_row(2, 10, &samples.row()),
+        " 2       10          9.31           24.77        9.60     \t       9.95        \t0.76   \t\t24.77   \t\t24.77  "
+    );
+    let run = |histogram, unsorted| Spec {
+        histogram,
+        unsorted,
+        ..spec(Op::Send, Metric::Latency, true)
+    };
+    assert_eq!(sample_lists(&run(false, false), &samples), "");
+    let both = sample_lists(&run(true, true), &samples);
+    let lines: Vec<_> = both.lines().collect();
+    assert_eq!(
+        (lines[0], lines[1], lines[9]),
+        ("#, usec", "1, 441.305", "9, 9.314")
+    );
+    assert_eq!(
+        (lines[10], lines[11], lines[17]),
+        ("#, usec", "1, 9.314", "7, 12.068")
+    );
+    assert_eq!(lines[18..], [SEPARATOR, latency_columns()]);
+    assert_eq!(
+        sample_lists(&run(false, true), &samples).lines().count(),
+        12
+    );
+}
+
+#[test]
+fn post_list_without_moderation_is_remarked() {
+    let mut list = Spec {
+        post_list: 4,
+        ..spec(Op::Send, Metric::Bandwidth, true)
+    };
+    list.resolve_depths(None, None, None);
+    let expected = "---------------------------------------------------------------------------------------\nPost List requested - CQ moderation will be the size of the post list\n";
+    assert_eq!(post_list_note(&list).as_deref(), Some(expected));
+    list.resolve_depths(None, None, Some(2));
+    assert_eq!(post_list_note(&list), None);
 }
 
 #[test]
