@@ -5,10 +5,15 @@
 //! [`peer`] and hands its measurements to `report`.
 #![warn(missing_docs)]
 
+pub mod backend;
 pub mod cli;
 pub mod exit;
 pub mod json;
+pub mod lab;
+pub mod output;
 pub mod peer;
+pub mod program;
 pub mod report;
+pub mod run;
 pub mod spec;
 pub mod stats;

@@ -1,1 +1,43 @@
-fn main() {}
+//! The command `roce`.
+
+use std::process::ExitCode;
+
+use roce_bench::cli::{self, Command};
+use roce_bench::output::{Printer, say};
+use roce_bench::spec::Spec;
+use roce_bench::{exit, lab, program};
+
+fn main() -> ExitCode {
+    let command = match cli::parse(std::env::args_os()) {
+        Ok(command) => command,
+        Err(stop) => return ExitCode::from(stop.report()),
+    };
+    let result = match command {
+        Command::Test { spec, notes } => {
+            for note in notes {
+                eprintln!("roce: {note}");
+            }
+            test(&spec)
+        }
+        Command::Compare(_) => Err(exit::usage("compare is not here yet")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("roce: {error:#}");
+            ExitCode::from(exit::status_of(&error))
+        }
+    }
+}
+
+fn test(spec: &Spec) -> anyhow::Result<()> {
+    let mut output = Printer::new(spec);
+    if spec.lab {
+        for line in lab::run(spec, &mut output)? {
+            say(&format!(" server: {line}"));
+        }
+        return Ok(());
+    }
+    let door = lab::inherited_door()?.unwrap_or(program::Door::Options);
+    program::one_end(spec, door, &mut output)
+}

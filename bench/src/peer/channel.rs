@@ -102,6 +102,14 @@ impl Channel {
         self.peer
     }
 
+    /// Looks whether the peer has closed its end, without taking anything from the stream.
+    pub(super) fn peer_closed(&self) -> bool {
+        match self.stream.peek(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+        }
+    }
+
     /// Sends a message in one write. Messages are far smaller than a socket buffer, so a partial write only happens
     /// to a peer that doesn't read.
     pub(super) fn send(

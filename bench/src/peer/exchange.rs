@@ -56,6 +56,11 @@ impl Exchange {
         self.is_client
     }
 
+    /// Returns whether the peer has closed its end. It may still have sent something before.
+    pub fn peer_closed(&self) -> bool {
+        self.channel.peer_closed()
+    }
+
     /// Returns the peer's version, once the prefix has been exchanged.
     pub const fn peer_version(&self) -> Option<&Version> {
         self.version.as_ref()

@@ -141,7 +141,10 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
     fn take(&mut self, completion: &Completion, now: u64) -> Result<()> {
         let id = WrId::decode(completion.wr_id);
         let Some(flow) = self.flows.get_mut(id.flow) else {
-            bail!("a completion of no QP of this run (id {:#x})", completion.wr_id);
+            bail!(
+                "a completion of no QP of this run (id {:#x})",
+                completion.wr_id
+            );
         };
         self.last = now;
         if id.receive {
@@ -195,7 +198,11 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
         let (messages, nanos) = match self.window {
             Some(window) => (window.count, window.length()),
             None => {
-                let count = if self.load.sends { self.done } else { self.received };
+                let count = if self.load.sends {
+                    self.done
+                } else {
+                    self.received
+                };
                 (count, self.last - self.first.unwrap_or(self.last))
             }
         };

@@ -86,7 +86,7 @@ impl Shape {
         let qps = u64::from(spec.qps);
         let post_list = u64::from(spec.post_list);
         let stride = spec.size.next_multiple_of(line.max(8));
-        let places = (VERIFY_BUDGET / (stride * qps)).max(1);
+        let places = (VERIFY_BUDGET / stride.saturating_mul(qps)).max(1);
         let fitting = |depth: u32| {
             if spec.verify {
                 u64::from(depth).min(places)
@@ -143,12 +143,7 @@ impl Buffers {
     /// # Errors
     ///
     /// The system has no such memory, or the device does not register it.
-    pub fn new<B: Backend>(
-        backend: &mut B,
-        pd: Pd,
-        spec: &Spec,
-        agreed: Agreed,
-    ) -> Result<Self> {
+    pub fn new<B: Backend>(backend: &mut B, pd: Pd, spec: &Spec, agreed: Agreed) -> Result<Self> {
         let shape = Shape::new(spec, agreed);
         let remote = match spec.test.op {
             Op::Write | Op::Send => Access::REMOTE_WRITE,

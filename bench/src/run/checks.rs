@@ -1,10 +1,8 @@
 //! The loops' side of `--verify`: patterns before a post, comparisons after a completion.
 
-use core::cell::RefCell;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Result;
-use roce_engine::verbs::Backend;
 
 use super::flow::{Action, Flow};
 use super::pattern::Pattern;
@@ -14,14 +12,14 @@ use crate::spec::AtomicKind;
 /// The accounts of a run, if it checks anything; shared with the device where it reports a peer's WRITEs.
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
-    verifier: Option<Rc<RefCell<Verifier>>>,
+    verifier: Option<Arc<Mutex<Verifier>>>,
 }
 
 impl Checks {
     /// Checks with these accounts.
     pub fn new(verifier: Verifier) -> Self {
         Self {
-            verifier: Some(Rc::new(RefCell::new(verifier))),
+            verifier: Some(Arc::new(Mutex::new(verifier))),
         }
     }
 
@@ -55,7 +53,7 @@ impl Checks {
         let Some(verifier) = &self.verifier else {
             return Ok(());
         };
-        let mut verifier = verifier.borrow_mut();
+        let mut verifier = lock(verifier);
         for number in flow.completed..=last {
             match action {
                 Action::Write | Action::Send => return Ok(()),
@@ -86,7 +84,7 @@ impl Checks {
     /// It is not what the peer sent.
     pub fn received(&self, flow: &Flow, number: u64, size: u32) -> Result<()> {
         match &self.verifier {
-            Some(verifier) => verifier.borrow_mut().arrived(
+            Some(verifier) => lock(verifier).arrived(
                 flow.index,
                 &flow.rx.region,
                 flow.rx.offset(number),
@@ -100,6 +98,10 @@ impl Checks {
     pub fn with<T>(&self, f: impl FnOnce(&mut Verifier) -> T) -> Option<T> {
         self.verifier
             .as_ref()
-            .map(|verifier| f(&mut verifier.borrow_mut()))
+            .map(|verifier| f(&mut lock(verifier)))
     }
+}
+
+fn lock(verifier: &Mutex<Verifier>) -> std::sync::MutexGuard<'_, Verifier> {
+    verifier.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -49,17 +49,16 @@ pub struct Path {
 /// # Errors
 ///
 /// `-o` is more than the device can.
-pub fn answered_at_once<B: Backend>(backend: &B, spec: &Spec) -> Result<u8> {
+pub fn answered_at_once(device_can: u8, spec: &Spec) -> Result<u8> {
     if !spec.test.is_fetch() {
         return Ok(1);
     }
-    let most = backend.device().max_qp_rd_atom.min(MAX_OUT);
+    let most = device_can.min(MAX_OUT);
     match spec.outs {
         None => Ok(most),
         Some(outs) if outs <= most => Ok(outs),
         Some(outs) => Err(crate::exit::usage(format!(
-            "-o {outs}: device {} answers {most} READs and atomics at a time",
-            backend.device().name
+            "-o {outs}: the device answers {most} READs and atomics at a time"
         ))),
     }
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use anyhow::{Result, anyhow};
-use roce_engine::verbs::{Backend, Completion, Cq, Qp, Status};
+use roce_engine::verbs::{Backend, Completion, Cq, Qp, QpAttr, QpState, Status};
 
 use super::clock::{MILLISECOND, RunClock};
 use super::failure::{Ends, likely_cause};
@@ -89,7 +89,11 @@ impl<'r, B: Backend> Context<'r, B> {
     ///
     /// The CQ or the device failed, or a request did: says which, and why it usually happens.
     #[inline]
-    pub fn poll(&mut self, completions: &mut [Completion; POLL], session: &Session) -> Result<usize> {
+    pub fn poll(
+        &mut self,
+        completions: &mut [Completion; POLL],
+        session: &Session,
+    ) -> Result<usize> {
         let count = self.backend.poll_cq(self.cq, completions)?;
         let taken = &completions[..count];
         if let Some(bad) = taken.iter().find(|c| c.status != Status::Success) {
@@ -147,10 +151,10 @@ impl<'r, B: Backend> Context<'r, B> {
     fn failed(&mut self, completion: Completion, session: &Session) -> anyhow::Error {
         let id = WrId::decode(completion.wr_id);
         let what = if id.receive { "receive" } else { "request" };
-        let ends = self
-            .pairs
-            .get(id.flow)
-            .map_or_else(|| completion.qpn.to_string(), |pair| self.ends(pair).to_string());
+        let ends = self.pairs.get(id.flow).map_or_else(
+            || completion.qpn.to_string(),
+            |pair| self.ends(pair).to_string(),
+        );
         // The news of a peer's death may be a moment behind.
         let now = self.clock.now();
         let until = now + 50 * MILLISECOND;
@@ -179,6 +183,57 @@ impl<'r, B: Backend> Context<'r, B> {
             text.push_str(&note);
         }
         anyhow!(text)
+    }
+
+    /// Explains why a run ended early: the QPs, what was flushed, what is known of the peer and the network.
+    pub fn explain(&mut self, error: anyhow::Error, session: &Session) -> anyhow::Error {
+        let text = format!("{error:#}");
+        // What a completion said is explained already.
+        if text.contains("IBV_WC_") || text.starts_with("verify") {
+            return error;
+        }
+        let mut notes = Vec::new();
+        if session.exchange().peer_closed() {
+            self.watch.note_closed(self.clock.now());
+            notes.push(self.flush());
+        }
+        notes.extend(
+            self.watch
+                .hint()
+                .filter(|hint| !text.contains(hint.as_str())),
+        );
+        notes.extend(session.address_note());
+        let ends = self.pairs.first().map(|pair| self.ends(pair).to_string());
+        if let Some(ends) = ends.filter(|_| !text.contains("QPN")) {
+            notes.insert(0, format!("on {ends}"));
+        }
+        if notes.is_empty() {
+            return error;
+        }
+        error.context(format!("test failed {}", notes.join("; ")))
+    }
+
+    /// Puts the QPs into error and says what became of the requests that they had.
+    fn flush(&mut self) -> String {
+        let error = QpAttr {
+            state: Some(QpState::Err),
+            ..QpAttr::default()
+        };
+        for pair in &self.pairs {
+            // A QP that is gone has nothing to flush.
+            let _changed = self.backend.modify_qp(pair.qp, &error);
+        }
+        let mut flushed = 0;
+        let mut completions = [Completion::default(); POLL];
+        while let Ok(count @ 1..) = self.backend.poll_cq(self.cq, &mut completions) {
+            let bad = |c: &&Completion| c.status == Status::WrFlushErr;
+            flushed += completions[..count].iter().filter(bad).count();
+        }
+        if flushed == 0 {
+            String::from("no request of ours was outstanding")
+        } else {
+            format!("{flushed} requests flushed with {}", Status::WrFlushErr)
+        }
     }
 
     /// Adds the first QP and its peer to an error that names none.

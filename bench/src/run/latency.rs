@@ -104,12 +104,11 @@ impl<B: Backend> Latency<'_, '_, B> {
                     return Ok(());
                 }
                 self.seen += 1;
-                if self.checks.are_on() {
-                    let flow = self.flow.index;
-                    self.checks
-                        .with(|verifier| verifier.zeros(flow, region, start, size - 1))
-                        .transpose()?;
-                }
+                let twin = (&self.flow.tx.region, self.flow.tx.offset(0));
+                let index = self.flow.index;
+                self.checks
+                    .with(|verifier| verifier.alike(index, region, start, twin, size - 1))
+                    .transpose()?;
             }
             if self.is_more(self.flow.posted) {
                 let value = (self.flow.posted + 1) as u8;
@@ -128,11 +127,13 @@ impl<B: Backend> Latency<'_, '_, B> {
 
     /// Both ends wait for a receive. The client sends first.
     fn send(&mut self, is_client: bool) -> Result<()> {
+        // The answer may be there before the completion of what it answers.
+        let mut expected: u64 = 0;
         loop {
             let first = self.flow.posted == 0 && is_client;
-            if self.is_more(self.flow.received) && !first {
-                let want = self.flow.received + 1;
-                if !self.wait(|flow| flow.received >= want)? {
+            if self.is_more(expected) && !first {
+                expected += 1;
+                if !self.wait(|flow| flow.received >= expected)? {
                     return Ok(());
                 }
             }
@@ -142,7 +143,7 @@ impl<B: Backend> Latency<'_, '_, B> {
                     return Ok(());
                 }
             }
-            if !self.is_more(self.flow.received) && !self.is_more(self.flow.posted) {
+            if !self.is_more(expected) && !self.is_more(self.flow.posted) {
                 return Ok(());
             }
         }
@@ -238,8 +239,7 @@ impl<B: Backend> Latency<'_, '_, B> {
                 self.load.size
             );
         }
-        self.checks
-            .received(self.flow, id.number, self.load.size)?;
+        self.checks.received(self.flow, id.number, self.load.size)?;
         self.flow.received += 1;
         // As many as there are messages, and never fewer than were promised at the start.
         if self

@@ -37,8 +37,8 @@ impl Load {
         let bandwidth = spec.test.is_bandwidth();
         let iters = spec.duration.is_none().then_some(spec.iters);
         let sends = spec.is_requester();
-        let receives = spec.test.op == Op::Send
-            && (!bandwidth || spec.bidirectional || !spec.is_client());
+        let receives =
+            spec.test.op == Op::Send && (!bandwidth || spec.bidirectional || !spec.is_client());
         let every = if bandwidth {
             u64::from(spec.cq_mod).min(buffers.tx_depth()).max(1)
         } else {
@@ -55,7 +55,7 @@ impl Load {
             size: u32::try_from(size).unwrap_or(u32::MAX),
             iters,
             depth: buffers.tx_depth(),
-            rx_depth: buffers.rx_depth(),
+            rx_depth: buffers.rx_depth().min(iters.unwrap_or(u64::MAX)),
             list: u64::from(spec.post_list),
             signal: Signal {
                 every,

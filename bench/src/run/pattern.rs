@@ -100,7 +100,7 @@ impl Pattern {
                 });
             }
         }
-        region.fill(offset, len, POISON);
+        poison(region, offset, len);
         match mismatch {
             None => Ok(()),
             Some(mismatch) => Err(Mismatch {
@@ -123,8 +123,36 @@ impl Pattern {
     }
 
     const fn word(self, index: u64) -> u64 {
-        mix(self.key.wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
+        mix(self
+            .key
+            .wrapping_add(index.wrapping_mul(0x9e37_79b9_7f4a_7c15)))
     }
+}
+
+/// Compares `len` bytes at `offset` of `region` with those of `twin`: where they differ, what should be there
+/// and what is.
+pub fn difference(
+    region: &Region,
+    offset: usize,
+    twin: (&Region, usize),
+    len: usize,
+) -> Option<(usize, u8, u8)> {
+    let mut found = [0; BLOCK];
+    let mut expected = [0; BLOCK];
+    for start in (0..len).step_by(BLOCK) {
+        let n = BLOCK.min(len - start);
+        region.read(offset + start, &mut found[..n]);
+        twin.0.read(twin.1 + start, &mut expected[..n]);
+        if let Some(at) = first_difference(&expected[..n], &found[..n]) {
+            return Some((start + at, expected[at], found[at]));
+        }
+    }
+    None
+}
+
+/// Overwrites a place, so that old data can't pass for new.
+pub fn poison(region: &Region, offset: usize, len: usize) {
+    region.fill(offset, len, POISON);
 }
 
 fn first_difference(a: &[u8], b: &[u8]) -> Option<usize> {

@@ -82,7 +82,10 @@ mod tests {
         assert_eq!(ring.offset(63), 4032);
         assert_eq!(ring.offset(64), 0);
         assert_eq!(offsets(Ring::walk(8, 4096, 64, 1), 3), [0, 64, 128]);
-        assert_eq!(offsets(Ring::walk(1025, 4096, 64, 1), 4), [0, 1088, 2176, 0]);
+        assert_eq!(
+            offsets(Ring::walk(1025, 4096, 64, 1), 4),
+            [0, 1088, 2176, 0]
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use roce_engine::verbs::{Psn, Qpn, Region};
 
 use super::buffers::Lane;
-use super::pattern::{Mismatch, Pattern};
+use super::pattern::{self, Mismatch, Pattern};
 use super::ring::Ring;
 use crate::spec::AtomicKind;
 
@@ -28,6 +28,7 @@ struct Account {
     standing: Standing,
     messages: u64,
     checked: u64,
+    bytes: u64,
     // For atomics: the value that the next one on each place must find.
     values: Vec<Option<u64>>,
 }
@@ -47,6 +48,7 @@ impl Verifier {
             standing: Standing::Unknown,
             messages: 0,
             checked: 0,
+            bytes: 0,
             values: Vec::new(),
         });
         Self {
@@ -59,13 +61,7 @@ impl Verifier {
     /// # Errors
     ///
     /// They are not what the peer sent.
-    pub fn arrived(
-        &mut self,
-        qp: usize,
-        region: &Region,
-        offset: usize,
-        len: usize,
-    ) -> Result<()> {
+    pub fn arrived(&mut self, qp: usize, region: &Region, offset: usize, len: usize) -> Result<()> {
         let account = &mut self.accounts[qp];
         let pattern = Pattern::message(account.remote_psn, account.messages);
         account.check(pattern, 0, region, offset, len)
@@ -87,6 +83,36 @@ impl Verifier {
         let account = &mut self.accounts[qp];
         let pattern = Pattern::memory(account.remote_psn);
         account.check(pattern, first, region, offset, len)
+    }
+
+    /// Checks a message of write-lat: it starts as our own does, since both ends send the same bytes. `twin` is
+    /// where ours is. The counter in the last byte was checked by waiting for it, and is left out.
+    ///
+    /// # Errors
+    ///
+    /// It differs.
+    pub fn alike(
+        &mut self,
+        qp: usize,
+        region: &Region,
+        offset: usize,
+        twin: (&Region, usize),
+        len: usize,
+    ) -> Result<()> {
+        let account = &mut self.accounts[qp];
+        let number = account.messages;
+        account.messages += 1;
+        if let Some((at, expected, found)) = pattern::difference(region, offset, twin, len) {
+            bail!(
+                "verify: QPN {}: message {number} is damaged at offset {at}: expected {expected:#04x}, \
+                 found {found:#04x}",
+                account.qpn
+            );
+        }
+        pattern::poison(region, offset, len);
+        account.checked += 1;
+        account.bytes += len as u64;
+        Ok(())
     }
 
     /// Checks what an atomic of QP `qp` found at the peer: each addition is there once, a swap of nothing
@@ -122,6 +148,7 @@ impl Verifier {
             );
         }
         account.checked += 1;
+        account.bytes += 8;
         account.values[index] = Some(match kind {
             AtomicKind::FetchAdd => found.wrapping_add(1),
             AtomicKind::CompareSwap => found,
@@ -182,9 +209,9 @@ impl Verifier {
         self.accounts.iter().map(|account| account.messages).sum()
     }
 
-    /// Returns how many messages were checked.
-    pub fn checked(&self) -> u64 {
-        self.accounts.iter().map(|account| account.checked).sum()
+    /// Returns how many bytes were compared and right.
+    pub fn bytes(&self) -> u64 {
+        self.accounts.iter().map(|account| account.bytes).sum()
     }
 }
 
@@ -206,6 +233,7 @@ impl Account {
             Ok(()) => {
                 self.standing = Standing::Ours;
                 self.checked += 1;
+                self.bytes += len as u64;
                 Ok(())
             }
             Err(Mismatch {
@@ -217,7 +245,10 @@ impl Account {
             Err(mismatch) => bail!(
                 "verify: QPN {}: message {number} ({len} bytes) is damaged at offset {}: expected \
                  {:#04x}, found {:#04x}",
-                self.qpn, mismatch.offset, mismatch.expected, mismatch.found
+                self.qpn,
+                mismatch.offset,
+                mismatch.expected,
+                mismatch.found
             ),
         }
     }
@@ -243,7 +274,10 @@ mod tests {
         // Message 3 again instead of 4.
         Pattern::message(Psn::new(3), 2).fill(0, &region, 64, 100);
         let failure = verifier.arrived(0, &region, 64, 100).unwrap_err();
-        assert!(failure.to_string().contains("QPN 0x000011: message 3"), "{failure}");
+        assert!(
+            failure.to_string().contains("QPN 0x000011: message 3"),
+            "{failure}"
+        );
         assert!(failure.to_string().contains("offset 0"), "{failure}");
     }
 
@@ -256,7 +290,10 @@ mod tests {
             verifier.arrived(0, &region, 0, 512).unwrap();
         }
         let line = verifier.summary();
-        assert!(line.starts_with("verify: 0 of 2 messages checked; not checkable"), "{line}");
+        assert!(
+            line.starts_with("verify: 0 of 2 messages checked; not checkable"),
+            "{line}"
+        );
     }
 
     #[test]
@@ -275,6 +312,10 @@ mod tests {
         let add = AtomicKind::FetchAdd;
         verifier.total(0, add, 5, u64::MAX - 1, 3).unwrap();
         assert!(verifier.total(0, add, 5, 0, 4).is_err());
-        assert!(verifier.total(0, AtomicKind::CompareSwap, 5, 9, 10).is_err());
+        assert!(
+            verifier
+                .total(0, AtomicKind::CompareSwap, 5, 9, 10)
+                .is_err()
+        );
     }
 }

@@ -1,0 +1,266 @@
+//! Which device a run uses: `-d`, or what routes to the peer.
+
+use core::net::IpAddr;
+
+use anyhow::Result;
+use backend_udp::{Config, Endpoint, Interface, Local, UdpLink};
+use roce_engine::verbs::{Gid, GidEntry, Mtu, PortAttr};
+
+use crate::exit::{environment, usage};
+use crate::spec::Spec;
+
+/// What `-d` names.
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum DeviceSpec {
+    /// UDP sockets on the interface of the TCP connection.
+    Route,
+    /// UDP sockets on this interface.
+    Interface(String),
+}
+
+/// The device of a run, before it is opened.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    interface: Interface,
+    port: PortAttr,
+    /// Our address of the TCP connection.
+    local: IpAddr,
+    why: String,
+}
+
+/// Refuses a device that cannot be, before anybody is waited for.
+///
+/// # Errors
+///
+/// This version has no such backend, or this machine no such interface.
+pub fn check(spec: &Spec) -> Result<()> {
+    if let DeviceSpec::Interface(name) = parse(spec)? {
+        Interface::named(&name).map_err(|error| environment(format!("-d udp:{name}: {error}")))?;
+    }
+    Ok(())
+}
+
+fn parse(spec: &Spec) -> Result<DeviceSpec> {
+    let Some(text) = spec.device.as_deref() else {
+        return Ok(DeviceSpec::Route);
+    };
+    let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+    match (kind, rest) {
+        ("udp", "") => Ok(DeviceSpec::Route),
+        ("udp", name) => Ok(DeviceSpec::Interface(name.to_owned())),
+        ("afxdp", _) => Err(refused(text, "has no AF_XDP link yet")),
+        ("verbs", _) => Err(refused(text, "does not drive RDMA devices yet")),
+        ("sim", _) => Err(refused(text, "does not run tests in the simulator yet")),
+        (name, "") => Ok(DeviceSpec::Interface(name.to_owned())),
+        _ => Err(environment(format!(
+            "-d {text}: no such kind of device: use udp, udp:INTERFACE or an interface's name"
+        ))),
+    }
+}
+
+fn refused(text: &str, why: &str) -> anyhow::Error {
+    environment(format!(
+        "-d {text}: this version {why}: use -d udp or -d udp:INTERFACE"
+    ))
+}
+
+impl Choice {
+    /// Chooses the device of a run whose TCP connection has the address `local` here.
+    ///
+    /// # Errors
+    ///
+    /// There is no such interface, or it carries no RoCE packet, or it is down.
+    pub fn new(spec: &Spec, local: IpAddr) -> Result<Self> {
+        let local = local.to_canonical();
+        let (interface, why) = match parse(spec)? {
+            DeviceSpec::Interface(name) => (Interface::named(&name), String::from("-d names it")),
+            DeviceSpec::Route => (
+                Interface::with_address(local),
+                format!("the connection to the peer has its address {local}"),
+            ),
+        };
+        let interface = interface.map_err(|error| environment(error.to_string()))?;
+        if !interface.active {
+            return Err(environment(format!(
+                "interface {} is down: ip link set {} up",
+                interface.name, interface.name
+            )));
+        }
+        let port = interface
+            .port()
+            .map_err(|error| environment(error.to_string()))?;
+        Ok(Self {
+            interface,
+            port,
+            local,
+            why,
+        })
+    }
+
+    /// Returns the path MTU to propose: `-m`, or the largest that the interface carries.
+    ///
+    /// # Errors
+    ///
+    /// `-m` is larger than that.
+    pub fn mtu(&self, spec: &Spec) -> Result<Mtu> {
+        let most = self.port.active_mtu;
+        match spec.mtu {
+            Some(mtu) if mtu > most => Err(usage(format!(
+                "-m {}: interface {} (MTU {}) carries {} at most",
+                mtu.bytes(),
+                self.interface.name,
+                self.interface.mtu,
+                most.bytes()
+            ))),
+            Some(mtu) => Ok(mtu),
+            None => Ok(most),
+        }
+    }
+
+    /// Chooses the row of the GID table: `-x`, else the family that the peer has or that was asked for, and of
+    /// that the address of the TCP connection before others.
+    ///
+    /// # Errors
+    ///
+    /// There is no such row.
+    pub fn gid(&self, spec: &Spec, peer: Option<Gid>) -> Result<GidEntry> {
+        let rows = &self.port.gids;
+        if let Some(index) = spec.gid_index {
+            return rows
+                .iter()
+                .find(|row| row.index == index)
+                .cloned()
+                .ok_or_else(|| usage(format!("-x {index}: {}", self.table())));
+        }
+        let ipv6 = match peer {
+            _ if spec.ipv6 => true,
+            Some(gid) => !gid.is_ipv4(),
+            None => self.local.is_ipv6(),
+        };
+        let own = Gid::from_ip(self.local);
+        rows.iter()
+            .filter(|row| row.gid.is_ipv4() != ipv6)
+            .max_by_key(|row| {
+                // The first of equals: `max_by_key` would take the last.
+                let order = u8::MAX - row.index;
+                (row.gid == own, !is_link_local(row.gid), order)
+            })
+            .cloned()
+            .ok_or_else(|| {
+                let family = if ipv6 { "IPv6" } else { "IPv4" };
+                environment(format!("no {family} GID: {}", self.table()))
+            })
+    }
+
+    fn table(&self) -> String {
+        let rows: Vec<String> = self
+            .port
+            .gids
+            .iter()
+            .map(|row| format!("{} {}", row.index, row.gid.to_ip()))
+            .collect();
+        format!(
+            "the GID table of {} has: {}",
+            self.interface.name,
+            if rows.is_empty() {
+                String::from("nothing")
+            } else {
+                rows.join(", ")
+            }
+        )
+    }
+
+    /// Opens the link on the address of a row.
+    ///
+    /// # Errors
+    ///
+    /// UDP port 4791 is taken there, or the system refuses a socket.
+    pub fn open(&self, spec: &Spec, row: &GidEntry) -> Result<UdpLink> {
+        let role = if spec.is_client() {
+            Endpoint::Client
+        } else {
+            Endpoint::Server
+        };
+        UdpLink::open(Config::new(Local::Address(row.gid.to_ip()), role))
+            .map_err(|error| environment(error.to_string()))
+    }
+
+    /// Returns the device's name, as `-d` takes it.
+    pub fn name(&self) -> String {
+        format!("udp:{}", self.interface.name)
+    }
+
+    /// Returns what was chosen and why, in one line.
+    pub fn reason(&self, row: &GidEntry) -> String {
+        format!(
+            "device {}: {}; GID index {} ({})",
+            self.name(),
+            self.why,
+            row.index,
+            row.gid.to_ip()
+        )
+    }
+}
+
+fn is_link_local(gid: Gid) -> bool {
+    match gid.to_ip() {
+        IpAddr::V4(v4) => v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_unicast_link_local(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::status_of;
+    use crate::spec::Test;
+
+    fn spec(device: &str) -> Spec {
+        Spec {
+            device: Some(device.to_owned()),
+            ..Spec::new(Test::ALL[0])
+        }
+    }
+
+    #[test]
+    fn backends_that_are_not_here_are_refused_by_name() {
+        for device in ["afxdp:lo", "verbs:mlx5_0", "sim", "dpdk:0", "nosuch0"] {
+            let error = check(&spec(device)).unwrap_err();
+            assert_eq!(status_of(&error), crate::exit::ENVIRONMENT, "{device}");
+            assert!(error.to_string().contains(device), "{error}");
+        }
+        for device in ["udp", "udp:lo", "lo"] {
+            check(&spec(device)).unwrap();
+        }
+    }
+
+    #[test]
+    fn the_row_follows_the_connection_and_the_peer() {
+        let plain = spec("udp");
+        let choice = Choice::new(&plain, "127.0.0.1".parse().unwrap()).unwrap();
+        assert_eq!(choice.name(), "udp:lo");
+        assert_eq!(choice.gid(&plain, None).unwrap().index, 0);
+        let v6 = Gid::from_ip("fd00::1".parse().unwrap());
+        assert_eq!(choice.gid(&plain, Some(v6)).unwrap().index, 1);
+        let sixth = Spec {
+            gid_index: Some(77),
+            ..plain.clone()
+        };
+        let error = choice.gid(&sixth, None).unwrap_err();
+        assert!(error.to_string().contains("0 127.0.0.1"), "{error}");
+        let other = Choice::new(&plain, "127.9.9.9".parse().unwrap()).unwrap();
+        assert_eq!(
+            other.gid(&plain, None).unwrap().gid.to_ip().to_string(),
+            "127.9.9.9"
+        );
+    }
+
+    #[test]
+    fn a_path_mtu_beyond_the_interface_is_a_usage_error() {
+        let mut spec = spec("lo");
+        let choice = Choice::new(&spec, "127.0.0.1".parse().unwrap()).unwrap();
+        assert_eq!(choice.mtu(&spec).unwrap(), Mtu::B4096);
+        spec.mtu = Some(Mtu::B256);
+        assert_eq!(choice.mtu(&spec).unwrap(), Mtu::B256);
+    }
+}

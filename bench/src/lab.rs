@@ -1,0 +1,207 @@
+//! `--lab`: both ends on this machine. The server is a child process of the same program, which dies with its
+//! parent, so that a lab run is the two-process path.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::time::Duration;
+use std::io::Read;
+use std::net::TcpListener;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result, bail};
+use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
+
+use crate::exit::environment;
+use crate::program::{self, Door, Output};
+use crate::report::SEPARATOR;
+use crate::spec::{Role, Spec, Trace};
+
+/// Tells the child that it is one, and who its parent is.
+const PARENT: &str = "ROCE_LAB_PARENT";
+/// How long the child may take to end after its client.
+const CHILD_BOUND: Duration = Duration::from_secs(5);
+/// What is kept of the child's words.
+const WORDS_BOUND: usize = 64 << 10;
+
+/// Returns the door of a lab's server, if this process is one; it dies when its parent does from here on.
+///
+/// # Errors
+///
+/// The parent is gone already, or what it handed over is no socket.
+pub fn inherited_door() -> Result<Option<Door>> {
+    let Some(parent) = std::env::var_os(PARENT) else {
+        return Ok(None);
+    };
+    set_parent_process_death_signal(Some(Signal::KILL))
+        .context("tie this process to its parent")?;
+    let parent = parent.to_str().and_then(|text| text.parse().ok());
+    if getppid().map(Pid::as_raw_pid) != parent {
+        bail!("the lab's client is gone");
+    }
+    let socket = std::io::stdin()
+        .as_fd()
+        .try_clone_to_owned()
+        .context("take the lab's socket")?;
+    Ok(Some(Door::Inherited(TcpListener::from(socket))))
+}
+
+/// Runs both ends: a child serves, this process is its client. Returns what the server said below its table.
+///
+/// # Errors
+///
+/// As [`program::one_end`], or the child failed.
+pub fn run(spec: &Spec, output: &mut impl Output) -> Result<Vec<String>> {
+    let ip = if spec.ipv6 || spec.ipv6_addr {
+        IpAddr::V6(Ipv6Addr::LOCALHOST)
+    } else {
+        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    };
+    let listener = TcpListener::bind((ip, 0))
+        .map_err(|error| environment(format!("listen on {ip} for the lab's server: {error}")))?;
+    let client = Spec {
+        role: Role::Client {
+            host: ip.to_string(),
+        },
+        port: listener.local_addr()?.port(),
+        lab: false,
+        ..spec.clone()
+    };
+    let server = Server::start(&client, listener)?;
+    let ours = program::one_end(&client, Door::Options, output);
+    let (status, words) = server.finish(ours.is_ok());
+    match (ours, status) {
+        (Ok(()), Some(status)) if status.success() => Ok(below_table(&words)),
+        (Ok(()), status) => {
+            show(&words);
+            bail!("the lab's server failed: {}", describe(status))
+        }
+        (Err(error), status) => {
+            show(&words);
+            // Of two failures, the one that was not caused by the other's leaving.
+            if status.is_some_and(|status| status.code() == Some(3)) {
+                return Err(environment(format!(
+                    "the lab's server failed first: {error:#}"
+                )));
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Returns what the server said below its table.
+fn below_table(words: &str) -> Vec<String> {
+    let below = words.rsplit(SEPARATOR).next().unwrap_or_default();
+    below
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .filter(|line| !line.is_empty())
+        .collect()
+}
+
+fn show(words: &str) {
+    for line in words.lines().filter(|line| !line.trim().is_empty()) {
+        eprintln!("server: {line}");
+    }
+}
+
+fn describe(status: Option<ExitStatus>) -> String {
+    status.map_or_else(
+        || format!("it did not end within {} s", CHILD_BOUND.as_secs()),
+        |status| status.to_string(),
+    )
+}
+
+/// The child, killed when dropped.
+struct Server {
+    child: Child,
+    readers: Vec<JoinHandle<Vec<u8>>>,
+}
+
+impl Server {
+    fn start(client: &Spec, listener: TcpListener) -> Result<Self> {
+        let server = Spec {
+            trace: Trace::default(),
+            ..client.server_half()
+        };
+        let program = std::env::current_exe()
+            .map_err(|error| environment(format!("find this program's file: {error}")))?;
+        let mut child = Command::new(program)
+            .args(server.args())
+            .env(PARENT, std::process::id().to_string())
+            .stdin(Stdio::from(OwnedFd::from(listener)))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .map_err(|error| environment(format!("start the lab's server: {error}")))?;
+        let mut readers = Vec::new();
+        if let Some(out) = child.stdout.take() {
+            readers.push(std::thread::spawn(move || drain(out)));
+        }
+        if let Some(out) = child.stderr.take() {
+            readers.push(std::thread::spawn(move || drain(out)));
+        }
+        Ok(Self { child, readers })
+    }
+
+    /// Waits for the child's end, not for ever; returns its status and what it said.
+    fn finish(mut self, patiently: bool) -> (Option<ExitStatus>, String) {
+        let bound = if patiently {
+            CHILD_BOUND
+        } else {
+            Duration::from_secs(2)
+        };
+        let until = Instant::now() + bound;
+        let mut status = None;
+        while status.is_none() && Instant::now() < until {
+            status = self.child.try_wait().ok().flatten();
+            if status.is_none() {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        }
+        self.end();
+        let words = self
+            .readers
+            .drain(..)
+            .filter_map(|reader| reader.join().ok())
+            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
+            .collect();
+        (status, words)
+    }
+
+    fn end(&mut self) {
+        // Both fail only if the child has ended.
+        let _killed = self.child.kill();
+        let _reaped = self.child.wait();
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Reads to the end and keeps the first part.
+fn drain(mut from: impl Read) -> Vec<u8> {
+    let mut kept = Vec::new();
+    let mut block = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut block) {
+        let room = WORDS_BOUND.saturating_sub(kept.len());
+        kept.extend_from_slice(&block[..count.min(room)]);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_has_a_bound() {
+        let long = vec![b'x'; 3 * WORDS_BOUND];
+        assert_eq!(drain(long.as_slice()).len(), WORDS_BOUND);
+        assert_eq!(drain(b"abc".as_slice()), b"abc");
+    }
+}

@@ -1,0 +1,153 @@
+//! One end of a test as a process: peer, device, run, output, exit status.
+
+use core::sync::atomic::AtomicBool;
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use backend_udp::{MonotonicClock, UdpLink};
+use roce_engine::link::Link;
+use roce_engine::verbs::GidEntry;
+use roce_engine::{EngineConfig, SoftDevice};
+
+use crate::backend::{self, Choice};
+use crate::exit;
+use crate::peer::{self, Exchange, Idle, Params, Session};
+use crate::run::{self, Observer, Start, Summary};
+use crate::spec::Spec;
+
+/// Where the peer comes from.
+#[derive(Debug)]
+pub enum Door {
+    /// A server listens where its options say, a client connects.
+    Options,
+    /// A server of a lab takes its client from a socket that its parent made.
+    Inherited(TcpListener),
+}
+
+/// What became of a run, for who prints it.
+pub trait Output: Observer {
+    /// A server listens.
+    fn waiting(&mut self);
+
+    /// The device is chosen: the banner.
+    fn banner(&mut self, choice: &Choice, gid: &GidEntry, agreed: Params, outs: u8);
+
+    /// The run is over.
+    ///
+    /// # Errors
+    ///
+    /// A file can't be written.
+    fn finished(&mut self, summary: &Summary) -> Result<()>;
+}
+
+/// Runs one end of a test.
+///
+/// # Errors
+///
+/// As [`run::execute`], and what goes wrong before it.
+pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> {
+    let stop = signals()?;
+    backend::check(spec)?;
+    let stream = meet(spec, door, &stop, output)?;
+    let exchange = Exchange::new(
+        stream,
+        spec.is_client(),
+        spec.connect_timeout,
+        spec.trace.exchange,
+    )?;
+    let choice = Choice::new(spec, exchange.local_addr().ip())?;
+    let ours = Params::of_this_machine(choice.mtu(spec)?);
+    let mut session = Session::new(exchange, spec);
+    let mut rest = || stopped(&stop);
+    let agreed = session.prefix(ours, &mut rest)?;
+    let peer = session.client_gid(&mut rest)?;
+    let gid = choice.gid(spec, peer)?;
+    let link = choice.open(spec, &gid)?;
+    let outs = run::connect::answered_at_once(config().max_rd_atomic, spec)?;
+    output.banner(&choice, &gid, agreed, outs);
+    let start = Start {
+        spec,
+        agreed,
+        gid,
+        stop,
+    };
+    let summary = over(link, &choice, &start, &mut session, output)?;
+    output.finished(&summary)
+}
+
+/// Runs over a link: plain, or with what `--impair` and `--pcap` put around it.
+fn over(
+    link: UdpLink,
+    choice: &Choice,
+    start: &Start<'_>,
+    session: &mut Session,
+    output: &mut impl Output,
+) -> Result<Summary> {
+    with_link(link, choice, start, session, output)
+}
+
+fn with_link<L: Link>(
+    link: L,
+    choice: &Choice,
+    start: &Start<'_>,
+    session: &mut Session,
+    output: &mut impl Output,
+) -> Result<Summary> {
+    let mut device = SoftDevice::new(&choice.name(), link, MonotonicClock::new(), config());
+    run::execute(&mut device, start, session, output)
+}
+
+/// The first QPNs and keys are drawn, so that those of an earlier process are not valid.
+fn config() -> EngineConfig {
+    EngineConfig {
+        seed: fastrand::u64(..),
+        ..EngineConfig::default()
+    }
+}
+
+fn meet(
+    spec: &Spec,
+    door: Door,
+    stop: &Arc<AtomicBool>,
+    output: &mut impl Output,
+) -> Result<TcpStream> {
+    if spec.is_client() {
+        return peer::connect(spec);
+    }
+    let mut idle = || stopped(stop);
+    match door {
+        Door::Options => {
+            let listener = peer::Listener::bind(spec)?;
+            output.waiting();
+            listener.accept(None, &mut idle)
+        }
+        Door::Inherited(listener) => {
+            let (stream, _) = listener.accept().context("waiting for the lab's client")?;
+            Ok(stream)
+        }
+    }
+}
+
+/// The first signal ends the run in order, a second one at once.
+fn signals() -> Result<Arc<AtomicBool>> {
+    use signal_hook::consts::{SIGINT, SIGTERM};
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(
+            signal,
+            exit::FAILED.into(),
+            Arc::clone(&stop),
+        )
+        .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
+        .context("install a signal handler")?;
+    }
+    Ok(stop)
+}
+
+fn stopped(stop: &AtomicBool) -> Result<Idle> {
+    if stop.load(core::sync::atomic::Ordering::Relaxed) {
+        anyhow::bail!("interrupted by a signal");
+    }
+    peer::rest()
+}
