@@ -76,6 +76,7 @@ impl Side {
                 max_recv_sge: 1,
                 max_inline: 0,
             },
+            srq: None,
             sq_sig_all: true,
         };
         let qp = device.create_qp(&init).unwrap();

@@ -21,6 +21,10 @@ pub struct EngineConfig {
     pub max_pd: u32,
     /// The most READs and atomics that a QP has outstanding, and answers, at once.
     pub max_rd_atomic: u8,
+    /// The most shared receive queues.
+    pub max_srq: u32,
+    /// The most address handles.
+    pub max_ah: u32,
     /// The most bytes of inline data.
     pub max_inline: u32,
     /// Packets that a QP may have unacknowledged before the first acknowledgement.
@@ -51,6 +55,8 @@ impl Default for EngineConfig {
             max_mr: 1 << 16,
             max_pd: 1024,
             max_rd_atomic: 16,
+            max_srq: 4096,
+            max_ah: 16384,
             max_inline: 1024,
             // What a default socket buffer (212,992 bytes) holds without loss: see docs/architecture.md.
             window_start: 64,

@@ -37,6 +37,17 @@ impl CompletionQueue {
         }
     }
 
+    /// Changes the depth; false if more completions wait than it would hold.
+    pub(crate) fn resize(&mut self, depth: u32) -> bool {
+        let depth = depth as usize;
+        if self.ring.len() > depth {
+            return false;
+        }
+        self.ring.reserve(depth - self.ring.len());
+        self.depth = depth;
+        true
+    }
+
     /// Adds a completion; false if there was no room, which is remembered.
     pub(crate) fn push(&mut self, completion: Completion) -> bool {
         if self.ring.len() >= self.depth {
@@ -110,6 +121,20 @@ mod tests {
         assert!(cq.overflowed());
         let mut out = [Completion::default(); 4];
         assert_eq!(cq.take(&mut out), 1);
+        assert_eq!(out[0].wr_id, 1);
+    }
+
+    #[test]
+    fn a_resize_keeps_what_waits() {
+        let mut cq = CompletionQueue::new(2);
+        cq.push(completion(1, false));
+        cq.push(completion(2, false));
+        assert!(!cq.resize(1));
+        assert!(cq.resize(3));
+        assert!(cq.push(completion(3, false)));
+        assert!(!cq.push(completion(4, false)), "the new depth counts");
+        let mut out = [Completion::default(); 4];
+        assert_eq!(cq.take(&mut out), 3);
         assert_eq!(out[0].wr_id, 1);
     }
 

@@ -10,9 +10,9 @@ use crate::engine::Engine;
 use crate::link::{Link, LinkError, LinkEvent};
 use crate::time::Instant;
 use crate::verbs::{
-    Access, AsyncEvent, Backend, Completion, Cq, CqError, CreateError, DeviceAttr, DeviceError,
-    ModifyError, Mr, Pd, PortAttr, PostError, Qp, QpAttr, QpInfo, QpInit, RecvWr, Region,
-    RegisterError, SendWr, WriteObserver,
+    Access, AddressVector, Ah, AsyncEvent, Backend, Completion, Cq, CqError, CreateError,
+    DeviceAttr, DeviceError, ModifyError, Mr, Mw, Pd, PortAttr, PostError, Qp, QpAttr, QpInfo,
+    QpInit, RecvWr, Region, RegisterError, SendWr, Srq, WriteObserver,
 };
 
 /// Packets that a turn receives at most: a few full batches.
@@ -164,6 +164,48 @@ impl<L: Link, C: Clock> Backend for SoftDevice<L, C> {
 
     fn destroy_cq(&mut self, cq: Cq) -> Result<(), CreateError> {
         self.engine.destroy_cq(cq)
+    }
+
+    fn resize_cq(&mut self, cq: Cq, depth: u32) -> Result<(), CreateError> {
+        self.engine.resize_cq(cq, depth)
+    }
+
+    fn take_notification(&mut self, cq: Cq) -> bool {
+        self.engine.take_notification(cq)
+    }
+
+    fn create_srq(&mut self, pd: Pd, max_wr: u32, max_sge: u32) -> Result<Srq, CreateError> {
+        self.engine.create_srq(pd, max_wr, max_sge)
+    }
+
+    fn arm_srq(&mut self, srq: Srq, limit: u32) -> Result<(), CreateError> {
+        self.engine.arm_srq(srq, limit)
+    }
+
+    fn destroy_srq(&mut self, srq: Srq) -> Result<(), CreateError> {
+        self.engine.destroy_srq(srq)
+    }
+
+    fn post_srq_recv(&mut self, srq: Srq, requests: &[RecvWr<'_>]) -> Result<(), PostError> {
+        self.engine.post_srq_recv(srq, requests)
+    }
+
+    fn create_ah(&mut self, pd: Pd, address: &AddressVector) -> Result<Ah, CreateError> {
+        let link = &mut self.link;
+        self.engine
+            .create_ah(pd, address, |local, wanted| link.source_port(local, wanted))
+    }
+
+    fn destroy_ah(&mut self, ah: Ah) -> Result<(), CreateError> {
+        self.engine.destroy_ah(ah)
+    }
+
+    fn alloc_mw(&mut self, pd: Pd) -> Result<Mw, CreateError> {
+        self.engine.alloc_mw(pd)
+    }
+
+    fn dealloc_mw(&mut self, mw: Mw) -> Result<(), CreateError> {
+        self.engine.dealloc_mw(mw)
     }
 
     fn create_qp(&mut self, init: &QpInit) -> Result<Qp, CreateError> {

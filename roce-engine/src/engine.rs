@@ -2,6 +2,7 @@
 
 mod demux;
 mod objects;
+mod resources;
 
 use alloc::vec::Vec;
 
@@ -56,7 +57,7 @@ impl Engine {
         let generation = 1 + (config.seed % u64::from(GENERATION_MASK - 1)) as u32;
         Self {
             qps: Arena::new(config.max_qp, generation),
-            shared: Shared::new(config),
+            shared: Shared::new(config, port.active_mtu.bytes() as u32),
             port,
             qpn_parity: qpn_parity & 1,
             recovery: IdRecovery::new(),

@@ -9,7 +9,7 @@
 //!
 //! Layer rule, checked by a test: modules import only from those to their left.
 //! `verbs ← time, stats, config, arena ← link, clock ← mr, cq ← sge, recv_queue, deadlines, congestion ←
-//! peers, path ← shared ← qp ← engine ← device ← sim`.
+//! srq, peers, path ← shared ← qp ← engine ← device ← sim`.
 #![no_std]
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -34,6 +34,7 @@ mod sge;
 mod shared;
 #[cfg(feature = "sim")]
 pub mod sim;
+mod srq;
 pub mod stats;
 pub mod time;
 pub mod verbs;

@@ -1,21 +1,32 @@
 //! A resolved path to a peer: what every packet of a QP shares.
 
+use core::net::IpAddr;
+
+use alloc::string::String;
 use roce_wire::{Gid, Headers, IPV4_DONT_FRAGMENT, IcrcSeed, Mtu, Qpn};
 
 use crate::link::{Flow, FrameNote, Link};
+use crate::verbs::{AddressVector, PortAttr};
 
 /// The UDP port of RoCEv2.
 pub(crate) const ROCE_PORT: u16 = 4791;
 /// The first port of the range that RoCEv2 uses for source port entropy.
 const FIRST_PORT: u16 = 0xc000;
 
-/// The way to a peer's QP.
-#[derive(Clone, Debug)]
-pub(crate) struct Path {
+/// The way to a peer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Route {
     /// Addresses and outer header fields.
     pub(crate) flow: Flow,
     /// The CRC state of what the ICRC covers before the BTH.
     pub(crate) seed: IcrcSeed,
+}
+
+/// The way to a peer's QP.
+#[derive(Clone, Debug)]
+pub(crate) struct Path {
+    /// The way to the peer.
+    pub(crate) route: Route,
     /// The peer's QP.
     pub(crate) dest_qpn: Qpn,
     /// Payload bytes of a full packet.
@@ -24,7 +35,30 @@ pub(crate) struct Path {
     pub(crate) peer: usize,
 }
 
-impl Path {
+impl Route {
+    /// Makes the way from a local GID to an address; `source_port` turns a wanted port into a real one.
+    pub(crate) fn new(
+        local: Gid,
+        address: &AddressVector,
+        wanted_port: u16,
+        source_port: impl FnOnce(IpAddr, u16) -> u16,
+    ) -> Self {
+        let (local, remote) = (local.to_ip(), address.dgid.to_ip());
+        let source_port = source_port(local, wanted_port);
+        let flow = Flow {
+            local,
+            remote,
+            source_port,
+            traffic_class: address.traffic_class,
+            hop_limit: address.hop_limit,
+            flow_label: address.flow_label,
+        };
+        Self {
+            flow,
+            seed: IcrcSeed::new(local, remote, source_port, ROCE_PORT),
+        }
+    }
+
     /// Writes and seals one packet through the link; false, with nothing changed, if it has no room.
     ///
     /// `copy` writes the payload into exactly `payload` bytes.
@@ -58,9 +92,26 @@ pub(crate) fn source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     FIRST_PORT | (folded & 0x3fff) as u16
 }
 
-/// Returns whether two GIDs can talk: both IPv4-mapped, or neither.
-pub(crate) fn same_family(a: Gid, b: Gid) -> bool {
-    a.is_ipv4() == b.is_ipv4()
+/// Returns the local GID that an address names, or in words why it can't be sent from.
+pub(crate) fn local_gid(port: &PortAttr, address: &AddressVector) -> Result<Gid, String> {
+    let row = port.gids.iter().find(|row| row.index == address.sgid_index);
+    let Some(row) = row else {
+        return Err(alloc::format!(
+            "GID index {} is not in the GID table, which has {} rows",
+            address.sgid_index,
+            port.gids.len()
+        ));
+    };
+    if row.gid.is_ipv4() != address.dgid.is_ipv4() {
+        return Err(alloc::format!(
+            "GID {} (index {}) and the peer's GID {} are of different address families: \
+             choose another GID index (-x) on one side",
+            row.gid,
+            row.index,
+            address.dgid
+        ));
+    }
+    Ok(row.gid)
 }
 
 /// Returns how many packets a message of `length` bytes takes: at least one.

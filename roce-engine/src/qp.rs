@@ -8,12 +8,18 @@
 //! | `responder` | checks and executes requests, in the specification's order |
 //! | `duplicate` | requests seen before |
 //! | `reply` | what the responder sends: READ and atomic answers, ACK, NAK |
+//! | `receive` | where receives come from: the QP's own queue or an SRQ |
+//! | `datagram` | UD, both ways |
+//! | `local` | requests that send nothing: bind a window, invalidate a key |
 //! | `lifecycle` | states, attributes, flushing |
 
 mod ack;
 mod completer;
+mod datagram;
 mod duplicate;
 mod lifecycle;
+mod local;
+mod receive;
 mod replay;
 mod reply;
 mod requester;
@@ -146,7 +152,7 @@ impl Qp {
     ) {
         if info.is_request {
             self.on_request(shared, packet, info);
-        } else if self.state != QpState::Rtr {
+        } else if self.state != QpState::Rtr && self.service() == Service::Rc {
             self.on_response(shared, now, packet, info);
         }
         if self.has_work() {
@@ -184,7 +190,10 @@ impl Qp {
             return Left::LinkFull;
         }
         let quantum = shared.config.quantum;
-        let (requests, full) = self.send_requests(shared, now, link, quantum);
+        let (requests, full) = match self.service() {
+            Service::Ud => self.send_datagrams(shared, link, quantum),
+            Service::Rc | Service::Uc => self.send_requests(shared, now, link, quantum),
+        };
         if full {
             return Left::LinkFull;
         }

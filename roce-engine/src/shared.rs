@@ -8,9 +8,20 @@ use crate::config::EngineConfig;
 use crate::cq::CompletionQueue;
 use crate::deadlines::Deadlines;
 use crate::mr::MemoryTable;
+use crate::path::Route;
 use crate::peers::PeerTable;
+use crate::srq::SharedReceives;
 use crate::stats::Counters;
-use crate::verbs::{AsyncEvent, Completion, Cq, WriteObserver};
+use crate::verbs::{Ah, AsyncEvent, Completion, Cq, Pd, Srq, WriteObserver};
+
+/// The way to a peer that datagrams are sent to.
+#[derive(Debug)]
+pub(crate) struct AddressHandle {
+    /// Who may use it.
+    pub(crate) pd: Pd,
+    /// The way.
+    pub(crate) route: Route,
+}
 
 /// Everything of an engine but its QPs.
 #[derive(Debug)]
@@ -18,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) config: EngineConfig,
     pub(crate) memory: MemoryTable,
     pub(crate) cqs: Arena<CompletionQueue>,
+    pub(crate) srqs: Arena<SharedReceives>,
+    pub(crate) ahs: Arena<AddressHandle>,
     pub(crate) peers: PeerTable,
     pub(crate) counters: Counters,
     pub(crate) deadlines: Deadlines,
@@ -25,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) ready: VecDeque<u32>,
     /// QPs that a peer's window has room for again, not yet in `ready`.
     pub(crate) woken: Vec<u32>,
+    /// The port's path MTU in bytes: the longest datagram.
+    pub(crate) port_mtu: u32,
     /// Counts turns, so that an acknowledgement knows how long it has waited.
     pub(crate) turn: u64,
     /// A completion queue overflowed and its QPs are not in error yet.
@@ -35,16 +50,19 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(config: EngineConfig) -> Self {
+    pub(crate) fn new(config: EngineConfig, port_mtu: u32) -> Self {
         let seed = config.seed as u32 ^ (config.seed >> 32) as u32;
         Self {
             memory: MemoryTable::new(config.max_pd, config.max_mr, seed),
             cqs: Arena::new(config.max_cq.min(0xffff), 0),
+            srqs: Arena::new(config.max_srq.min(0xffff), 0),
+            ahs: Arena::new(config.max_ah.min(0xffff), 0),
             peers: PeerTable::default(),
             counters: Counters::default(),
             deadlines: Deadlines::default(),
             ready: VecDeque::new(),
             woken: Vec::new(),
+            port_mtu,
             turn: 0,
             overflow: false,
             write_observer: None,
@@ -56,6 +74,21 @@ impl Shared {
     /// Returns a completion queue by its handle.
     pub(crate) fn cq(&mut self, cq: Cq) -> Option<&mut CompletionQueue> {
         self.cqs.named_mut(cq.0 & 0xffff, cq.0 >> 16, 0xffff)
+    }
+
+    /// Returns a shared receive queue by its handle.
+    pub(crate) fn srq(&self, srq: Srq) -> Option<&SharedReceives> {
+        self.srqs.named(srq.0 & 0xffff, srq.0 >> 16, 0xffff)
+    }
+
+    /// Returns a shared receive queue by its handle.
+    pub(crate) fn srq_mut(&mut self, srq: Srq) -> Option<&mut SharedReceives> {
+        self.srqs.named_mut(srq.0 & 0xffff, srq.0 >> 16, 0xffff)
+    }
+
+    /// Returns an address handle.
+    pub(crate) fn ah(&self, ah: Ah) -> Option<&AddressHandle> {
+        self.ahs.named(ah.0 & 0xffff, ah.0 >> 16, 0xffff)
     }
 
     /// Adds a completion; an overflow is acted on when the engine has its QPs at hand.

@@ -90,6 +90,14 @@ counters! {
     drop_wrong_destination,
     /// Drop: another partition.
     drop_bad_pkey,
+    /// Drop: a datagram with another key than the QP's.
+    drop_bad_qkey,
+    /// Drop: a message without acknowledgement that no receive was posted for.
+    drop_no_receive,
+    /// Drop: a message without acknowledgement that breaks a rule, or longer than its receive.
+    drop_unreliable,
+    /// Messages without acknowledgement that lost packets on the way.
+    unreliable_gaps,
     /// Drop: connection management, which nothing here serves.
     drop_qp1,
     /// Drop: a packet behind a gap or behind an RNR NAK.

@@ -156,6 +156,7 @@ impl Side {
             send_cq: cq,
             recv_cq: cq,
             caps,
+            srq: None,
             sq_sig_all: false,
         };
         let qp = device.create_qp(&init).unwrap();

@@ -93,6 +93,7 @@ pub fn create<B: Backend>(
             max_recv_sge: 1,
             max_inline: 0,
         },
+        srq: None,
         sq_sig_all: false,
     };
     (0..spec.qps)

@@ -151,7 +151,10 @@ impl Watch {
                 bail!("completion queue {} overflowed", cq.0);
             }
             AsyncEvent::Notice(text) => eprintln!("roce: {text}"),
-            AsyncEvent::CommEstablished(_) | AsyncEvent::SqDrained(_) => {}
+            AsyncEvent::CommEstablished(_)
+                | AsyncEvent::SqDrained(_)
+                | AsyncEvent::SrqLimit(_)
+                | AsyncEvent::LastWqeReached(_) => {}
         }
         Ok(())
     }

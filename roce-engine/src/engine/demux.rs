@@ -46,7 +46,11 @@ impl Engine {
             counters.drop_bad_pkey += 1;
             return;
         }
-        qp.on_packet(&mut self.shared, now, &packet, info);
+        if info.transport == Transport::Ud {
+            qp.on_datagram(&mut self.shared, meta, &packet);
+        } else {
+            qp.on_packet(&mut self.shared, now, &packet, info);
+        }
         self.settle_overflow();
     }
 
@@ -71,7 +75,11 @@ impl Engine {
             counters.drop_wrong_service += 1;
             return None;
         }
-        let flow = qp.path()?.flow;
+        if qp.service() == Service::Ud {
+            // Datagrams come from anybody, to any address of ours.
+            return Some(index);
+        }
+        let flow = qp.path()?.route.flow;
         if flow.remote != meta.remote {
             counters.drop_wrong_source += 1;
             if qp.report_source() {
@@ -94,8 +102,9 @@ impl Engine {
     fn icrc_holds(&mut self, index: u32, meta: &RxMeta, bytes: &[u8]) -> bool {
         let make = || IcrcSeed::new(meta.remote, meta.local, meta.source_port, ROCE_PORT);
         let seed = match self.qps.at_mut(index) {
-            Some(qp) => qp.receive_seed(meta.source_port, make),
-            None => make(),
+            // A connected QP's peer has one address; datagrams come from many.
+            Some(qp) if qp.service() != Service::Ud => qp.receive_seed(meta.source_port, make),
+            _ => make(),
         };
         let counters = &mut self.shared.counters;
         let exact = meta.remote.is_ipv6();

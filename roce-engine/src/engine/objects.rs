@@ -10,7 +10,7 @@ use crate::cq::CompletionQueue;
 use crate::qp::Qp as QueuePair;
 use crate::verbs::{
     Access, Completion, Cq, CqError, CreateError, ModifyError, Mr, Pd, PostError, Qp, QpAttr,
-    QpInfo, QpInit, RecvWr, Region, RegisterError, SendWr, Service,
+    QpInfo, QpInit, RecvWr, Region, RegisterError, SendWr,
 };
 
 impl Engine {
@@ -97,11 +97,6 @@ impl Engine {
     ///
     /// A size above its limit, a handle that does not exist, a service that is not there, no more QPs.
     pub fn create_qp(&mut self, init: &QpInit) -> Result<Qp, CreateError> {
-        if init.service != Service::Rc {
-            return Err(CreateError::Unsupported(
-                "UC and UD service: only RC is there",
-            ));
-        }
         let config = &self.shared.config;
         let caps = &init.caps;
         check("max_send_wr", caps.max_send_wr, config.max_qp_wr)?;
@@ -111,6 +106,11 @@ impl Engine {
         check("max_inline", caps.max_inline, config.max_inline)?;
         for cq in [init.send_cq, init.recv_cq] {
             self.shared.cq(cq).ok_or(CreateError::NoSuchObject("CQ"))?;
+        }
+        if let Some(srq) = init.srq {
+            self.shared
+                .srq(srq)
+                .ok_or(CreateError::NoSuchObject("SRQ"))?;
         }
         let limit = self.qps.limit();
         let (index, generation) = self
@@ -122,6 +122,9 @@ impl Engine {
             if let Some(queue) = self.shared.cq(cq) {
                 queue.users += 1;
             }
+        }
+        if let Some(srq) = init.srq.and_then(|srq| self.shared.srq_mut(srq)) {
+            srq.users += 1;
         }
         let qpn = qpn_of(index, generation, self.qpn_parity);
         self.qps.insert(QueuePair::new(qpn, index, *init));
@@ -146,6 +149,9 @@ impl Engine {
         self.shared.woken.retain(|&woken| woken != index);
         let init = queue_pair.init;
         self.shared.memory.release_pd(init.pd);
+        if let Some(srq) = init.srq.and_then(|srq| self.shared.srq_mut(srq)) {
+            srq.users -= 1;
+        }
         for cq in [init.send_cq, init.recv_cq] {
             if let Some(queue) = self.shared.cq(cq) {
                 queue.users -= 1;
@@ -266,7 +272,7 @@ impl Engine {
     }
 }
 
-fn check(what: &'static str, asked: u32, limit: u32) -> Result<(), CreateError> {
+pub(super) fn check(what: &'static str, asked: u32, limit: u32) -> Result<(), CreateError> {
     if asked > limit {
         return Err(CreateError::TooLarge {
             what,

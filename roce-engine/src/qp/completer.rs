@@ -11,7 +11,7 @@ use super::violation::status_of;
 use crate::sge;
 use crate::shared::Shared;
 use crate::time::Instant;
-use crate::verbs::{Completion, SendFlags, SendOp, Status, WcOpcode};
+use crate::verbs::{Completion, SendFlags, SendOp, Service, Status, WcOpcode};
 
 /// A response to a later request came while a READ or an atomic is not answered: its answer was lost.
 struct ImpliedNak;
@@ -113,6 +113,11 @@ impl Qp {
             let Some(first) = wqe.first_psn else {
                 break Ok(());
             };
+            if wqe.op.is_local() {
+                // It was executed in its turn and only waited for those before it.
+                self.retire_local(shared);
+                continue;
+            }
             let done = requester.una.value().wrapping_sub(first.value()) & 0x00ff_ffff;
             if wqe.op.is_fetch() {
                 break Err(ImpliedNak);
@@ -124,6 +129,7 @@ impl Qp {
                 requester.una = upto;
             }
         };
+        self.retire_local(shared);
         self.requester.catch_up();
         result
     }
@@ -231,6 +237,7 @@ impl Qp {
         if complete {
             self.complete_head(shared, Status::Success);
         }
+        self.retire_local(shared);
         self.requester.catch_up();
         self.progressed(shared, now, psn);
     }
@@ -250,6 +257,9 @@ impl Qp {
             SendOp::Read { .. } => (WcOpcode::Read, wqe.length),
             SendOp::CompareSwap { .. } => (WcOpcode::CompareSwap, 8),
             SendOp::FetchAdd { .. } => (WcOpcode::FetchAdd, 8),
+            SendOp::Datagram { .. } => (WcOpcode::Send, 0),
+            SendOp::BindMw { .. } => (WcOpcode::BindMw, 0),
+            SendOp::LocalInv(_) => (WcOpcode::LocalInv, 0),
         };
         let completion = Completion {
             wr_id: wqe.wr_id,
@@ -276,6 +286,10 @@ impl Qp {
     /// Fails the oldest request, and with it the QP.
     pub(super) fn fail_head(&mut self, shared: &mut Shared, status: Status) {
         self.complete_head(shared, status);
-        self.enter_error(shared);
+        match self.service() {
+            Service::Rc => self.enter_error(shared),
+            // Only the send queue fails: the peer knows nothing and goes on sending.
+            Service::Uc | Service::Ud => self.enter_send_error(shared),
+        }
     }
 }

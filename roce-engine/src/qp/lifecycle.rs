@@ -1,16 +1,15 @@
 //! States, attributes, posting and flushing.
 
-use roce_wire::{Gid, IcrcSeed};
+use roce_wire::Gid;
 
 use super::Qp;
 use crate::congestion::Window;
-use crate::link::Flow;
-use crate::path::{self, Path, ROCE_PORT};
+use crate::path::{self, Path, Route};
 use crate::sge;
 use crate::shared::Shared;
 use crate::verbs::{
-    AsyncEvent, AttrMask, Completion, ModifyError, Payload, PortAttr, PostError, QpAttr, QpInfo,
-    QpState, RecvWr, SendWr, Status, WcOpcode, transition,
+    AsyncEvent, AttrMask, ModifyError, Payload, PortAttr, PostError, QpAttr, QpInfo, QpState,
+    RecvWr, SendOp, SendWr, Service, Status, transition,
 };
 
 /// The longest message: 2^31 bytes.
@@ -67,7 +66,10 @@ impl Qp {
         if to == QpState::Sqd && from == to && self.requester.una != self.requester.next_psn {
             return Err(ModifyError::NotDrained);
         }
-        let local = self.check_address(port, attr)?;
+        let local = match &attr.address {
+            Some(address) => Some(path::local_gid(port, address).map_err(ModifyError::Address)?),
+            None => None,
+        };
         if to == QpState::Reset {
             self.reset(shared);
             return Ok(());
@@ -87,31 +89,6 @@ impl Qp {
         Ok(())
     }
 
-    /// Checks the way to the peer; returns the local GID if it is given.
-    fn check_address(&self, port: &PortAttr, attr: &QpAttr) -> Result<Option<Gid>, ModifyError> {
-        let Some(address) = attr.address else {
-            return Ok(None);
-        };
-        let row = port.gids.iter().find(|row| row.index == address.sgid_index);
-        let Some(row) = row else {
-            return Err(ModifyError::Address(alloc::format!(
-                "GID index {} is not in the GID table, which has {} rows",
-                address.sgid_index,
-                port.gids.len()
-            )));
-        };
-        if !path::same_family(row.gid, address.dgid) {
-            return Err(ModifyError::Address(alloc::format!(
-                "GID {} (index {}) and the peer's GID {} are of different address families: \
-                 choose another GID index (-x) on one side",
-                row.gid,
-                row.index,
-                address.dgid
-            )));
-        }
-        Ok(Some(row.gid))
-    }
-
     fn set_path(
         &mut self,
         shared: &mut Shared,
@@ -125,29 +102,19 @@ impl Qp {
             return;
         };
         self.leave_peer(shared);
-        let (local, remote) = (local.to_ip(), address.dgid.to_ip());
         let wanted = path::source_port(address.flow_label, self.qpn, dest_qpn);
-        let source_port = source_port(local, wanted);
-        let flow = Flow {
-            local,
-            remote,
-            source_port,
-            traffic_class: address.traffic_class,
-            hop_limit: address.hop_limit,
-            flow_label: address.flow_label,
-        };
+        let route = Route::new(local, &address, wanted, source_port);
         let config = &shared.config;
         let window = Window::new(config.window_start * 2, config.peer_window_max);
-        let peer = shared.peers.join(remote, window);
-        let seed = IcrcSeed::new(local, remote, source_port, ROCE_PORT);
+        let peer = shared.peers.join(route.flow.remote, window);
         let mtu = path::mtu_bytes(mtu);
         self.path = Some(Path {
-            flow,
-            seed,
+            route,
             dest_qpn,
             mtu,
             peer,
         });
+        self.receive_seed = None;
     }
 
     fn enter(&mut self, shared: &mut Shared, from: QpState, to: QpState) {
@@ -192,6 +159,9 @@ impl Qp {
     }
 
     fn reset(&mut self, shared: &mut Shared) {
+        if let Some((wqe, _)) = self.responder.take_receive() {
+            self.release_receive(shared, &wqe);
+        }
         self.leave_peer(shared);
         self.timers.clear_all();
         self.requester.queue.clear();
@@ -226,25 +196,26 @@ impl Qp {
         self.responder.replay.clear();
         self.responder.due.said();
         if let Some((wqe, _)) = self.responder.take_receive() {
-            self.rq.release();
-            self.flush_receive(shared, wqe.wr_id, Status::WrFlushErr);
+            self.fail_receive(shared, &wqe, Status::WrFlushErr);
+        }
+        if self.init.srq.is_some() {
+            // What waits in the SRQ belongs to all its QPs; this one takes no more of it.
+            shared.event(AsyncEvent::LastWqeReached(self.qpn));
+            return;
         }
         while let Some(wqe) = self.rq.pop() {
-            self.rq.release();
-            self.flush_receive(shared, wqe.wr_id, Status::WrFlushErr);
+            self.fail_receive(shared, &wqe, Status::WrFlushErr);
         }
     }
 
-    /// Completes a receive without a message.
-    pub(super) fn flush_receive(&self, shared: &mut Shared, wr_id: u64, status: Status) {
-        let completion = Completion {
-            wr_id,
-            status,
-            opcode: WcOpcode::Recv,
-            qpn: self.qpn,
-            ..Completion::default()
-        };
-        shared.complete(self.init.recv_cq, completion);
+    /// Goes to SQE: the send queue of an unreliable service is in error, receiving goes on.
+    pub(super) fn enter_send_error(&mut self, shared: &mut Shared) {
+        self.state = QpState::Sqe;
+        while !self.requester.queue.is_empty() {
+            self.complete_head(shared, Status::WrFlushErr);
+        }
+        self.requester.una = self.requester.next_psn;
+        self.requester.rewind();
     }
 
     /// Posts one send request.
@@ -259,16 +230,17 @@ impl Qp {
         ) {
             return Err(PostError::State(self.state));
         }
-        let length = self.check_send(wr)?;
+        let length = self.check_send(shared, wr)?;
         if self.requester.queue.room() == 0 {
             return Err(PostError::QueueFull { posted: 0 });
         }
-        let packets = match wr.op.is_atomic() {
-            true => 1,
-            false => path::packets(length, self.mtu()),
+        let packets = match wr.op {
+            SendOp::BindMw { .. } | SendOp::LocalInv(_) => 0,
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::Datagram { .. } => 1,
+            _ => path::packets(length, self.mtu()),
         };
         self.requester.queue.push(wr, length, packets);
-        if self.state == QpState::Err {
+        if matches!(self.state, QpState::Err | QpState::Sqe) {
             self.complete_head(shared, Status::WrFlushErr);
         } else if self.may_request() {
             self.wake(shared);
@@ -276,7 +248,10 @@ impl Qp {
         Ok(())
     }
 
-    fn check_send(&self, wr: &SendWr<'_>) -> Result<u32, PostError> {
+    fn check_send(&self, shared: &Shared, wr: &SendWr<'_>) -> Result<u32, PostError> {
+        if !serves(self.service(), &wr.op) {
+            return Err(PostError::Unsupported);
+        }
         let queue = &self.requester.queue;
         let length = match wr.payload {
             Payload::Sges(sges) => {
@@ -301,6 +276,9 @@ impl Qp {
         if wr.op.is_atomic() && length != 8 {
             return Err(PostError::AtomicLength);
         }
+        if self.service() == Service::Ud && length > u64::from(shared.port_mtu) {
+            return Err(PostError::DatagramTooLong);
+        }
         if wr.op.is_fetch() && self.requester.max_rd_atomic == 0 && self.state != QpState::Err {
             // It would wait for ever: as the kernel does, refuse at once.
             return Err(PostError::Unsupported);
@@ -314,6 +292,9 @@ impl Qp {
         shared: &mut Shared,
         wr: &RecvWr<'_>,
     ) -> Result<(), PostError> {
+        if self.init.srq.is_some() {
+            return Err(PostError::UsesSrq);
+        }
         if self.state == QpState::Reset {
             return Err(PostError::State(self.state));
         }
@@ -329,6 +310,21 @@ impl Qp {
         }
         self.rq.push(wr.wr_id, wr.sges);
         Ok(())
+    }
+}
+
+/// Returns whether a service has an operation (IBA table 43, without what RoCE lacks).
+const fn serves(service: Service, op: &SendOp) -> bool {
+    match op {
+        SendOp::Send | SendOp::SendImm(_) | SendOp::Write { .. } | SendOp::WriteImm { .. } => {
+            !matches!(service, Service::Ud)
+        }
+        SendOp::BindMw { .. } | SendOp::LocalInv(_) => !matches!(service, Service::Ud),
+        SendOp::SendInv(_)
+        | SendOp::Read { .. }
+        | SendOp::CompareSwap { .. }
+        | SendOp::FetchAdd { .. } => matches!(service, Service::Rc),
+        SendOp::Datagram { .. } => matches!(service, Service::Ud),
     }
 }
 

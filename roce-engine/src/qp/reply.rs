@@ -98,9 +98,11 @@ impl Qp {
         let mut bth = Bth::new(opcode, path.dest_qpn, psn);
         bth.pkey = self.pkey;
         let headers = Headers { bth, ext };
-        let sent = path.send(link, &headers, payload.len(), FrameNote::default(), |out| {
-            out.copy_from_slice(payload);
-        });
+        let sent = path
+            .route
+            .send(link, &headers, payload.len(), FrameNote::default(), |out| {
+                out.copy_from_slice(payload);
+            });
         shared.counters.sent_pkts += u64::from(sent);
         sent
     }
@@ -164,9 +166,10 @@ impl Qp {
         let window = if len == 0 {
             None
         } else {
-            let Some(window) = shared
-                .memory
-                .remote(self.init.pd, piece, Access::REMOTE_READ)
+            let Some(window) =
+                shared
+                    .memory
+                    .remote(self.init.pd, self.qpn, piece, Access::REMOTE_READ)
             else {
                 return Sent::Denied;
             };
@@ -186,7 +189,7 @@ impl Qp {
         bth.pkey = self.pkey;
         let headers = Headers { bth, ext };
         let note = FrameNote::default();
-        let sent = path.send(link, &headers, len as usize, note, |out| {
+        let sent = path.route.send(link, &headers, len as usize, note, |out| {
             if let Some(window) = window {
                 window.copy_out(0, out);
             }

@@ -13,7 +13,7 @@ use crate::link::{FrameNote, Link};
 use crate::sge;
 use crate::shared::Shared;
 use crate::time::Instant;
-use crate::verbs::{QpCaps, QpState, SendFlags, Status};
+use crate::verbs::{QpCaps, QpState, SendFlags, Service, Status};
 
 /// Packets after which an acknowledgement is asked for inside a long message, at most.
 const ACK_REQUEST_INTERVAL: u32 = 64;
@@ -68,6 +68,8 @@ pub(super) enum Blocked {
     Window,
     /// The window of all QPs to this peer is full.
     PeerWindow,
+    /// The request sends nothing: it is executed instead.
+    Local,
     /// An SGE of the request is not valid.
     LocalProtection,
 }
@@ -141,7 +143,29 @@ impl Requester {
 impl Qp {
     /// Returns whether the requester may have something to send.
     pub(super) fn may_request(&self) -> bool {
-        !self.requester.awaits_peer && self.next_segment().is_ok()
+        match self.init.service {
+            Service::Ud => self.may_send_datagram(),
+            Service::Rc | Service::Uc => {
+                !self.requester.awaits_peer && self.next_segment().is_ok() || self.local_is_next()
+            }
+        }
+    }
+
+    /// Returns whether the next request is a local one and may be executed.
+    fn local_is_next(&self) -> bool {
+        let requester = &self.requester;
+        if !matches!(self.state, QpState::Rts | QpState::Sqd)
+            || requester.cursor == requester.queue.tail()
+            || self.timers.is_set(Timer::Rnr)
+        {
+            return false;
+        }
+        let wqe = requester.queue.at(requester.cursor);
+        let started = wqe.arrived > 0;
+        wqe.op.is_local()
+            && wqe.failed.is_none()
+            && (started || self.state == QpState::Rts)
+            && (!wqe.flags.contains(SendFlags::FENCE) || requester.reads.is_empty())
     }
 
     /// The peer's window has room again.
@@ -161,6 +185,9 @@ impl Qp {
         let mut sent = 0;
         let mut full = false;
         while sent < budget {
+            if self.local_is_next() && self.execute_local(shared) {
+                continue;
+            }
             match self.plan(shared) {
                 Ok(plan) => {
                     if !self.send_planned(shared, now, link, &plan) {
@@ -201,6 +228,9 @@ impl Qp {
             return Err(Blocked::Idle);
         }
         let wqe = requester.queue.at(number);
+        if wqe.op.is_local() {
+            return Err(Blocked::Local);
+        }
         if wqe.failed.is_some() || wqe.first_psn.is_none() && self.state == QpState::Sqd {
             return Err(Blocked::Idle);
         }
@@ -215,6 +245,9 @@ impl Qp {
         let fetch = wqe.op.is_fetch();
         if fetch && requester.reads.len() >= usize::from(requester.max_rd_atomic) {
             return Err(Blocked::ReadDepth);
+        }
+        if self.init.service != Service::Rc {
+            return Ok(segment);
         }
         let in_flight = requester.in_flight();
         // A piece of a READ larger than the window goes alone, or it would never go.
@@ -231,7 +264,8 @@ impl Qp {
         let in_flight = requester.in_flight();
         // What this call has sent is not in the peer's figure yet.
         let unreported = in_flight.saturating_sub(requester.reported_in_flight);
-        if in_flight > 0 && shared.peers.room(path.peer) < unreported + segment.psns {
+        let reliable = self.init.service == Service::Rc;
+        if reliable && in_flight > 0 && shared.peers.room(path.peer) < unreported + segment.psns {
             return Err(Blocked::PeerWindow);
         }
         if segment.len > 0
@@ -243,10 +277,12 @@ impl Qp {
         }
         let window = requester.window.packets();
         let interval = (window / 4).clamp(1, ACK_REQUEST_INTERVAL);
-        let ack_request = segment.last
+        let wanted = segment.last
             || segment.len == 0
             || requester.since_ack_request + 1 >= interval
             || in_flight + 1 >= window;
+        // Never on UC: there is nobody to answer.
+        let ack_request = reliable && wanted;
         Ok(Plan {
             segment,
             psn: requester.cursor_psn,
@@ -265,7 +301,11 @@ impl Qp {
         let requester = &self.requester;
         let wqe = requester.queue.at(requester.cursor);
         let segment = &plan.segment;
-        let mut bth = Bth::new(segment.opcode, path.dest_qpn, plan.psn);
+        let opcode = match self.init.service {
+            Service::Uc => segment.opcode.as_uc(),
+            Service::Rc | Service::Ud => segment.opcode,
+        };
+        let mut bth = Bth::new(opcode, path.dest_qpn, plan.psn);
         bth.pkey = self.pkey;
         bth.ack_request = plan.ack_request;
         bth.solicited =
@@ -281,7 +321,7 @@ impl Qp {
         };
         let source = requester.queue.source(requester.cursor);
         let (memory, pd) = (&shared.memory, self.init.pd);
-        let sent = path.send(
+        let sent = path.route.send(
             link,
             &headers,
             segment.len as usize,
@@ -332,7 +372,14 @@ impl Qp {
         if segment.last {
             requester.cursor = requester.cursor.wrapping_add(1);
         }
-        if !self.timers.is_set(Timer::Retransmit) {
+        if self.init.service == Service::Uc {
+            // Sent is done: nothing will be acknowledged.
+            self.requester.una = self.requester.next_psn;
+            if segment.last {
+                self.complete_head(shared, Status::Success);
+                self.report_drained(shared);
+            }
+        } else if !self.timers.is_set(Timer::Retransmit) {
             self.start_retransmit(shared, now);
         }
     }

@@ -9,9 +9,8 @@ use super::replay::{Kind, ReplayTable};
 use super::violation::Violation;
 use crate::mr::Claim;
 use crate::recv_queue::RecvWqe;
-use crate::sge;
 use crate::shared::Shared;
-use crate::verbs::{Access, AsyncEvent, Completion, QpState, Status, WcOpcode, WriteDone};
+use crate::verbs::{Access, AsyncEvent, QpState, Service, WcOpcode, WriteDone};
 
 /// The longest message: 2^31 bytes (IBA 9.7.4.1.6).
 const MAX_MESSAGE: u32 = 1 << 31;
@@ -103,6 +102,12 @@ impl Qp {
         packet: &Packet<'_>,
         info: OpcodeInfo,
     ) {
+        match self.service() {
+            Service::Rc => {}
+            Service::Uc => return self.on_unreliable(shared, packet, info),
+            // A datagram has its own way in: it needs the network header.
+            Service::Ud => return,
+        }
         let distance = packet.bth.psn.distance_from(self.responder.epsn);
         if distance > 0 {
             self.on_gap(shared);
@@ -157,6 +162,35 @@ impl Qp {
         }
     }
 
+    /// Processes a packet of UC: what does not fit is dropped in silence, with the rest of its message
+    /// (IBA 9.8.3). A receive that a message was cut off from serves the next one.
+    fn on_unreliable(&mut self, shared: &mut Shared, packet: &Packet<'_>, info: OpcodeInfo) {
+        let responder = &mut self.responder;
+        let gap = packet.bth.psn != responder.epsn;
+        if gap {
+            shared.counters.unreliable_gaps += 1;
+        }
+        if gap || info.position.is_start() {
+            responder.expect = Expect::Start;
+        }
+        responder.epsn = packet.bth.psn.next();
+        if responder.expect == Expect::Start && !info.position.is_start() {
+            shared.counters.drop_unreliable += 1;
+            return;
+        }
+        match self.execute(shared, packet, info) {
+            Ok(_) if info.position.is_end() => self.responder.msn = self.responder.msn.next(),
+            Ok(_) => {}
+            Err(refusal) => {
+                self.responder.expect = Expect::Start;
+                match refusal {
+                    Refusal::NotReady => shared.counters.drop_no_receive += 1,
+                    Refusal::Violation(_) => shared.counters.drop_unreliable += 1,
+                }
+            }
+        }
+    }
+
     /// Executes the expected request; returns the PSNs that it takes.
     fn execute(
         &mut self,
@@ -194,7 +228,11 @@ impl Qp {
         position: Position,
     ) -> Result<(), Refusal> {
         if position.is_start() {
-            let wqe = self.rq.pop().ok_or(Refusal::NotReady)?;
+            // UC may still hold the receive of a message that was cut off.
+            let wqe = match self.responder.take_receive() {
+                Some((wqe, _)) => wqe,
+                None => self.take_receive(shared).ok_or(Refusal::NotReady)?,
+            };
             self.responder.receive = Some((wqe, 0));
         }
         self.check_piece(packet.payload.len(), position)?;
@@ -206,17 +244,16 @@ impl Qp {
             return Err(Violation::ReceiveTooShort.into());
         }
         if let Some(rkey) = packet.ext.ieth
-            && !shared.memory.may_invalidate(self.init.pd, rkey)
+            && !shared.memory.may_invalidate(self.init.pd, self.qpn, rkey)
         {
             return Err(Violation::Invalidate.into());
         }
-        let sges = self.rq.sges(&wqe);
-        sge::scatter(&shared.memory, self.init.pd, sges, received, packet.payload)
+        self.write_receive(shared, &wqe, received, packet.payload)
             .map_err(|_| Violation::ReceiveMemory)?;
         let received = received + len as u32;
         if position.is_end() {
             if let Some(rkey) = packet.ext.ieth {
-                shared.memory.invalidate(self.init.pd, rkey);
+                shared.memory.invalidate(self.init.pd, self.qpn, rkey);
             }
             self.responder.expect = Expect::Start;
             self.responder.receive = None;
@@ -237,7 +274,7 @@ impl Qp {
         if !self.allows(Access::REMOTE_WRITE) {
             return Err(Violation::QpRights.into());
         }
-        if packet.ext.imm.is_some() && self.rq.is_empty() {
+        if packet.ext.imm.is_some() && self.no_receive(shared) {
             return Err(Refusal::NotReady);
         }
         self.check_piece(packet.payload.len(), position)?;
@@ -257,7 +294,7 @@ impl Qp {
         if claim.len > 0 {
             let window = shared
                 .memory
-                .remote(self.init.pd, claim, Access::REMOTE_WRITE)
+                .remote(self.init.pd, self.qpn, claim, Access::REMOTE_WRITE)
                 .ok_or(Violation::MemoryRights)?;
             window.copy_in(0, packet.payload);
         }
@@ -271,7 +308,7 @@ impl Qp {
                 });
             }
             if packet.ext.imm.is_some()
-                && let Some(wqe) = self.rq.pop()
+                && let Some(wqe) = self.take_receive(shared)
             {
                 self.complete_receive(shared, &wqe, packet, WcOpcode::RecvWriteImm, length);
             }
@@ -304,7 +341,7 @@ impl Qp {
         if claim.len > 0 {
             shared
                 .memory
-                .remote(self.init.pd, claim, Access::REMOTE_READ)
+                .remote(self.init.pd, self.qpn, claim, Access::REMOTE_READ)
                 .ok_or(Violation::MemoryRights)?;
         }
         let packets = crate::path::packets(reth.length, self.mtu());
@@ -332,7 +369,7 @@ impl Qp {
         };
         let window = shared
             .memory
-            .remote(self.init.pd, claim, Access::REMOTE_ATOMIC)
+            .remote(self.init.pd, self.qpn, claim, Access::REMOTE_ATOMIC)
             .ok_or(Violation::MemoryRights)?;
         let opcode = packet.bth.opcode;
         let value = if opcode == roce_wire::Opcode::RC_FETCH_ADD {
@@ -365,35 +402,11 @@ impl Qp {
         self.attr.access.is_some_and(|access| access.contains(need))
     }
 
-    fn complete_receive(
-        &mut self,
-        shared: &mut Shared,
-        wqe: &RecvWqe,
-        packet: &Packet<'_>,
-        opcode: WcOpcode,
-        byte_len: u32,
-    ) {
-        self.rq.release();
-        let completion = Completion {
-            wr_id: wqe.wr_id,
-            status: Status::Success,
-            opcode,
-            byte_len,
-            qpn: self.qpn,
-            imm: packet.ext.imm,
-            invalidated: packet.ext.ieth,
-            solicited: packet.bth.solicited,
-            ..Completion::default()
-        };
-        shared.complete(self.init.recv_cq, completion);
-    }
-
     /// Refuses a request for good: a fatal NAK, the receive it was written to, then all the rest.
     pub(super) fn refuse(&mut self, shared: &mut Shared, violation: Violation, psn: Psn) {
         let outcome = violation.outcome();
         if let Some((wqe, _)) = self.responder.take_receive() {
-            self.rq.release();
-            self.flush_receive(shared, wqe.wr_id, outcome.receive);
+            self.fail_receive(shared, &wqe, outcome.receive);
         }
         shared.event(if outcome.local {
             AsyncEvent::QpFatal(self.qpn)

@@ -72,6 +72,15 @@ pub(crate) fn cut(op: &SendOp, length: u32, packet: u32, mtu: u32, read_span: u3
                 compare: 0,
             },
         ),
+        // Local requests and datagrams are not cut; they never come here.
+        SendOp::BindMw { .. } | SendOp::LocalInv(_) | SendOp::Datagram { .. } => Segment {
+            opcode: Opcode::UD_SEND_ONLY,
+            ext: Ext::NONE,
+            offset: 0,
+            len: length,
+            psns: 1,
+            last: true,
+        },
         SendOp::Send
         | SendOp::SendImm(_)
         | SendOp::SendInv(_)

@@ -3,7 +3,7 @@
 use roce_wire::{Gid, Mtu, PKey, Psn, QKey, Qpn};
 
 use super::access::Access;
-use super::backend::{Cq, Pd};
+use super::backend::{Cq, Pd, Srq};
 use super::state::QpState;
 
 /// The transport service of a QP.
@@ -46,6 +46,8 @@ pub struct QpInit {
     pub recv_cq: Cq,
     /// Sizes.
     pub caps: QpCaps,
+    /// Where its receives come from, if not from a queue of its own.
+    pub srq: Option<Srq>,
     /// Every send request is signaled.
     pub sq_sig_all: bool,
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use roce_wire::{LKey, Qpn, RKey};
 
 use super::access::Access;
-use super::attr::{QpAttr, QpInfo, QpInit};
+use super::attr::{AddressVector, QpAttr, QpInfo, QpInit};
 use super::completion::Completion;
 use super::device::{DeviceAttr, PortAttr};
 use super::error::{CqError, CreateError, DeviceError, ModifyError, PostError, RegisterError};
@@ -28,6 +28,23 @@ pub struct Cq(pub u32);
 /// Names a queue pair of a backend.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub struct Qp(pub u32);
+
+/// Names a shared receive queue of a backend.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Srq(pub u32);
+
+/// Names an address handle of a backend: the way to a peer that datagrams are sent to.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Ah(pub u32);
+
+/// A type 2 memory window: its handle, and the key that it was made with or bound to last.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub struct Mw {
+    /// Names it to the backend.
+    pub handle: u32,
+    /// For the peer, once bound.
+    pub rkey: RKey,
+}
 
 /// A registered memory region: its handle and keys.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -59,6 +76,10 @@ pub enum AsyncEvent {
     QpAccessError(Qpn),
     /// A CQ overflowed.
     CqError(Cq),
+    /// Fewer receives than its limit are left in an SRQ; the limit is off until it is set again.
+    SrqLimit(Srq),
+    /// A QP in error has taken its last receive from its SRQ.
+    LastWqeReached(Qpn),
     /// Packets to this address do not arrive, and the network said why.
     PathUnreachable {
         /// Who was sent to.
@@ -131,6 +152,72 @@ pub trait Backend {
     ///
     /// It does not exist or a QP uses it.
     fn destroy_cq(&mut self, cq: Cq) -> Result<(), CreateError>;
+
+    /// Changes the depth of a completion queue; what waits in it stays.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist, a limit, or more completions wait than the new depth holds.
+    fn resize_cq(&mut self, cq: Cq, depth: u32) -> Result<(), CreateError>;
+
+    /// Takes the notification of an armed CQ, if there is one.
+    fn take_notification(&mut self, cq: Cq) -> bool;
+
+    /// Makes a shared receive queue.
+    ///
+    /// # Errors
+    ///
+    /// A limit.
+    fn create_srq(&mut self, pd: Pd, max_wr: u32, max_sge: u32) -> Result<Srq, CreateError>;
+
+    /// Asks for one event when fewer than `limit` receives are left; 0 takes it back.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist, or the limit is above its size.
+    fn arm_srq(&mut self, srq: Srq, limit: u32) -> Result<(), CreateError>;
+
+    /// Destroys a shared receive queue.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist or a QP uses it.
+    fn destroy_srq(&mut self, srq: Srq) -> Result<(), CreateError>;
+
+    /// Posts receives to a shared receive queue.
+    ///
+    /// # Errors
+    ///
+    /// As `post_recv`.
+    fn post_srq_recv(&mut self, srq: Srq, requests: &[RecvWr<'_>]) -> Result<(), PostError>;
+
+    /// Makes an address handle.
+    ///
+    /// # Errors
+    ///
+    /// A limit, or an address that can't be sent to from the GID that it names.
+    fn create_ah(&mut self, pd: Pd, address: &AddressVector) -> Result<Ah, CreateError>;
+
+    /// Destroys an address handle.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist.
+    fn destroy_ah(&mut self, ah: Ah) -> Result<(), CreateError>;
+
+    /// Makes a type 2 memory window, unbound.
+    ///
+    /// # Errors
+    ///
+    /// A limit.
+    fn alloc_mw(&mut self, pd: Pd) -> Result<Mw, CreateError>;
+
+    /// Destroys a memory window, bound or not.
+    ///
+    /// # Errors
+    ///
+    /// It does not exist.
+    fn dealloc_mw(&mut self, mw: Mw) -> Result<(), CreateError>;
 
     /// Makes a queue pair in state RESET.
     ///

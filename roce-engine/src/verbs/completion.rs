@@ -90,6 +90,10 @@ pub enum WcOpcode {
     CompareSwap,
     /// A fetch and add.
     FetchAdd,
+    /// A memory window was bound.
+    BindMw,
+    /// A key was invalidated by its owner.
+    LocalInv,
     /// A SEND at its receiver.
     Recv,
     /// An RDMA WRITE with immediate data at its receiver.

@@ -181,8 +181,14 @@ pub enum PostError {
     MessageTooLong,
     /// An atomic whose SGEs are not 8 bytes long in all.
     AtomicLength,
+    /// A datagram longer than the path MTU.
+    DatagramTooLong,
     /// The operation does not exist for this service.
     Unsupported,
+    /// The handle names no SRQ.
+    NoSuchSrq,
+    /// The QP takes its receives from an SRQ.
+    UsesSrq,
     /// The handle names no QP.
     NoSuchQp,
     /// The device's errno.
@@ -203,6 +209,11 @@ impl fmt::Display for PostError {
             Self::InlineFetch => f.write_str("READ and atomics cannot have inline data"),
             Self::MessageTooLong => f.write_str("a message can have at most 2147483648 bytes"),
             Self::AtomicLength => f.write_str("an atomic needs exactly 8 bytes of local memory"),
+            Self::DatagramTooLong => {
+                f.write_str("a datagram can't be longer than the port's path MTU")
+            }
+            Self::NoSuchSrq => f.write_str("no such SRQ: it was destroyed or never made"),
+            Self::UsesSrq => f.write_str("this QP takes its receives from an SRQ: post them there"),
             Self::Unsupported => f.write_str("this service has no such operation"),
             Self::NoSuchQp => f.write_str("no such QP: it was destroyed or never made"),
             Self::Device(errno) => write!(f, "the device refused the request (errno {errno})"),

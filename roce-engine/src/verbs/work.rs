@@ -2,7 +2,10 @@
 
 use core::ops::BitOr;
 
-use roce_wire::{LKey, RKey};
+use roce_wire::{LKey, QKey, Qpn, RKey};
+
+use super::access::Access;
+use super::backend::{Ah, Mr, Mw};
 
 /// One piece of a scatter/gather list.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -76,6 +79,34 @@ pub enum SendOp {
         /// What is added, modulo 2^64.
         add: u64,
     },
+    /// A datagram: the only operation of UD.
+    Datagram {
+        /// The way to the peer.
+        ah: Ah,
+        /// The peer's QP.
+        qpn: Qpn,
+        /// What the peer compares with its own key; with the high bit set, the QP's own key is sent.
+        qkey: QKey,
+        /// Opaque bytes in network order.
+        imm: Option<[u8; 4]>,
+    },
+    /// Binds a type 2 memory window to a part of a region. Local: nothing is sent.
+    BindMw {
+        /// The window.
+        mw: Mw,
+        /// Its new key: the former one with another low byte.
+        rkey: RKey,
+        /// The region, registered with `Access::MW_BIND`.
+        mr: Mr,
+        /// The first byte.
+        addr: u64,
+        /// How many; 0 unbinds.
+        length: u64,
+        /// What a peer may do.
+        access: Access,
+    },
+    /// Ends a key's use by peers. Local: nothing is sent.
+    LocalInv(RKey),
 }
 
 impl SendOp {
@@ -87,11 +118,20 @@ impl SendOp {
         )
     }
 
+    /// Returns whether nothing is sent for it.
+    pub const fn is_local(&self) -> bool {
+        matches!(self, Self::BindMw { .. } | Self::LocalInv(_))
+    }
+
     /// Returns whether the peer needs a receive for it.
     pub const fn takes_receive(&self) -> bool {
         matches!(
             self,
-            Self::Send | Self::SendImm(_) | Self::SendInv(_) | Self::WriteImm { .. }
+            Self::Send
+                | Self::SendImm(_)
+                | Self::SendInv(_)
+                | Self::WriteImm { .. }
+                | Self::Datagram { .. }
         )
     }
 

@@ -152,6 +152,7 @@ fn init(pd: Pd, end: &End, send_cq: Cq, recv_cq: Cq) -> QpInit {
             max_recv_sge: 4,
             max_inline: end.max_inline as u32,
         },
+        srq: None,
         sq_sig_all: false,
     }
 }
