@@ -2,5 +2,6 @@
 
 pub mod guest;
 pub mod oracle;
+pub mod pair;
 pub mod rc;
 pub mod workload;
