@@ -74,12 +74,17 @@ impl Faults {
         }
     }
 
-    /// Returns the same path (delay, rate) without anything that harms a packet.
+    /// Returns the same path (delay, rate) without anything that harms a packet: its queue has no end.
     pub fn healed(&self) -> Self {
+        let endless = |bottleneck: Bottleneck| Bottleneck {
+            queue_bytes: u64::MAX,
+            mark_bytes: u64::MAX,
+            ..bottleneck
+        };
         Self {
             latency: self.latency,
             jitter: self.jitter,
-            bottleneck: self.bottleneck,
+            bottleneck: self.bottleneck.map(endless),
             ..Self::default()
         }
     }

@@ -163,6 +163,7 @@ impl End {
                 max_recv_sge: 4,
                 max_inline: 64,
             },
+            srq: None,
             sq_sig_all: false,
         };
         let qp = device.create_qp(&init).expect("a queue pair");
