@@ -5,6 +5,7 @@ mod lines;
 use std::io::Write as _;
 
 use anyhow::Result;
+use lines::Cost;
 use roce_engine::verbs::GidEntry;
 
 use crate::backend::Choice;
@@ -14,7 +15,6 @@ use crate::peer::{BwReport, Endpoint, Params};
 use crate::program::Output;
 use crate::report::{self, Facts, PerftestResult, SEPARATOR};
 use crate::run::bandwidth::BandwidthSamples;
-use crate::run::cpu::CpuTime;
 use crate::run::latency::LatencySamples;
 use crate::run::measure::{Measured, Samples};
 use crate::run::{Observer, Summary};
@@ -29,8 +29,7 @@ pub struct Printer<'s> {
     facts: Option<Facts>,
     peer: String,
     runs: Vec<Run>,
-    cpu: CpuTime,
-    bytes: u64,
+    cost: Cost,
     file_error: Option<anyhow::Error>,
 }
 
@@ -49,8 +48,7 @@ impl<'s> Printer<'s> {
             facts: None,
             peer: String::new(),
             runs: Vec::new(),
-            cpu: CpuTime::default(),
-            bytes: 0,
+            cost: Cost::default(),
             file_error: None,
         }
     }
@@ -81,7 +79,8 @@ impl<'s> Printer<'s> {
             run.bandwidth_peak_gbps = (row.peak > 0.0).then(|| gigabits(row.peak));
             run.message_rate_mpps = Some(row.message_rate);
         }
-        self.bytes += found.size * found.messages;
+        self.cost
+            .moved(&measured.cpu, samples.nanos, found.size * found.messages);
         self.bandwidth_row(&row);
         self.keep(run, measured);
     }
@@ -172,8 +171,8 @@ impl Observer for Printer<'_> {
     }
 
     fn measured(&mut self, measured: &Measured) {
-        self.cpu.cpu += measured.cpu.cpu;
-        self.cpu.wall += measured.cpu.wall;
+        self.cost.cpu.cpu += measured.cpu.cpu;
+        self.cost.cpu.wall += measured.cpu.wall;
         match (&measured.samples, &measured.peer) {
             (Samples::Bandwidth(samples), _) => self.bandwidth(measured, samples),
             (Samples::Latency(samples), _) => self.latency(measured, samples),
@@ -203,7 +202,7 @@ impl Output for Printer<'_> {
 
     fn finished(&mut self, summary: &Summary) -> Result<()> {
         say(SEPARATOR);
-        for line in lines::below(self.spec, summary, &self.cpu, self.bytes) {
+        for line in lines::below(self.spec, summary, &self.cost) {
             say(&format!(" {line}"));
         }
         if let Some(error) = self.file_error.take() {

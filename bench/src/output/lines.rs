@@ -21,10 +21,27 @@ const NAMED: [(&str, &str); 10] = [
 /// Parts of the names of other counters that tell of lost packets, or of faults that `--impair` made.
 const LOSSES: [&str; 5] = ["drop", "impair_", "_too_", "_truncated", "_errors"];
 
+/// What a run cost.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cost {
+    /// All of it.
+    pub(super) cpu: CpuTime,
+    nanos: f64,
+    bytes: u64,
+}
+
+impl Cost {
+    /// Adds what was moved while `nanos` were measured, which may be a part of the time that `cpu` is about.
+    pub(super) fn moved(&mut self, cpu: &CpuTime, nanos: u64, bytes: u64) {
+        self.nanos += cpu.percent() / 100.0 * nanos as f64;
+        self.bytes += bytes;
+    }
+}
+
 /// Returns the lines below a run's table.
-pub(super) fn below(spec: &Spec, summary: &Summary, cpu: &CpuTime, bytes: u64) -> Vec<String> {
+pub(super) fn below(spec: &Spec, summary: &Summary, spent: &Cost) -> Vec<String> {
     let mut lines = vec![network(summary)];
-    lines.extend(cost(cpu, bytes));
+    lines.extend(cost(spent));
     if let Some(verify) = &summary.verify {
         if summary.messages > 0 {
             lines.push(verify.clone());
@@ -67,13 +84,15 @@ fn network(summary: &Summary) -> String {
     }
 }
 
-fn cost(cpu: &CpuTime, bytes: u64) -> Option<String> {
-    if cpu.wall.is_zero() {
+fn cost(spent: &Cost) -> Option<String> {
+    let Cost { cpu, nanos, bytes } = spent;
+    // Below that the clocks say nothing.
+    if cpu.wall < core::time::Duration::from_millis(1) {
         return None;
     }
     let mut line = format!("cpu: {:.0}% of one core", cpu.percent());
-    if bytes > 0 {
-        let per_byte = cpu.cpu.as_nanos() as f64 / bytes as f64;
+    if *bytes > 0 {
+        let per_byte = nanos / *bytes as f64;
         line.push_str(&format!(", {per_byte:.3} ns per byte"));
     }
     Some(line)
@@ -111,7 +130,7 @@ mod tests {
     fn a_clean_run_has_one_line() {
         let clean = summary(vec![("sent_pkts", 5), ("udp_rx_calls", 9)]);
         let spec = Spec::new(Test::ALL[0]);
-        let lines = below(&spec, &clean, &CpuTime::default(), 0);
+        let lines = below(&spec, &clean, &Cost::default());
         assert_eq!(
             lines,
             ["network: no retransmissions, NAKs, ICRC errors or drops"]

@@ -72,7 +72,7 @@ pub fn run<B: Backend>(
         _ => 0,
     };
     let now = ctx.clock.now();
-    ctx.watch.begin(now);
+    ctx.watch.begin(now, load.sends);
     let mut window = ctx.spec.duration.map(Window::new);
     // A receiver's time starts with its first message.
     if let Some(window) = window.as_mut().filter(|_| load.sends && !load.waits) {

@@ -134,7 +134,6 @@ impl<'r, B: Backend> Context<'r, B> {
         }
         self.watch
             .look(now, self.backend, work, || session.exchange().peer_closed())
-            .map_err(|error| self.with_ends(error))
     }
 
     fn note_activity(&mut self, now: u64) -> bool {
@@ -173,12 +172,10 @@ impl<'r, B: Backend> Context<'r, B> {
             completion.status,
             likely_cause(completion.status, id.receive)
         );
-        let notes = [
-            self.watch.hint(),
-            more.map(|error| error.to_string()),
-            session.address_note(),
-        ];
-        for note in notes.into_iter().flatten() {
+        let mut notes = self.watch.hints();
+        notes.extend(more.map(|error| error.to_string()));
+        notes.extend(session.address_note());
+        for note in notes {
             text.push_str("; ");
             text.push_str(&note);
         }
@@ -192,25 +189,24 @@ impl<'r, B: Backend> Context<'r, B> {
         if text.contains("IBV_WC_") || text.starts_with("verify") {
             return error;
         }
+        let ends = self.pairs.first().map(|pair| self.ends(pair).to_string());
+        let mut context = ends.map_or_else(
+            || String::from("test failed"),
+            |ends| format!("test failed on {ends}"),
+        );
         let mut notes = Vec::new();
         if session.exchange().peer_closed() {
             self.watch.note_closed(self.clock.now());
             notes.push(self.flush());
         }
-        notes.extend(
-            self.watch
-                .hint()
-                .filter(|hint| !text.contains(hint.as_str())),
-        );
+        let known = |note: &String| !text.contains(note.as_str());
+        notes.extend(self.watch.hints().into_iter().filter(known));
         notes.extend(session.address_note());
-        let ends = self.pairs.first().map(|pair| self.ends(pair).to_string());
-        if let Some(ends) = ends.filter(|_| !text.contains("QPN")) {
-            notes.insert(0, format!("on {ends}"));
+        for note in notes {
+            context.push_str("; ");
+            context.push_str(&note);
         }
-        if notes.is_empty() {
-            return error;
-        }
-        error.context(format!("test failed {}", notes.join("; ")))
+        error.context(context)
     }
 
     /// Puts the QPs into error and says what became of the requests that they had.
@@ -230,17 +226,9 @@ impl<'r, B: Backend> Context<'r, B> {
             flushed += completions[..count].iter().filter(bad).count();
         }
         if flushed == 0 {
-            String::from("no request of ours was outstanding")
+            String::from("no completion status, since no request of ours was outstanding")
         } else {
             format!("{flushed} requests flushed with {}", Status::WrFlushErr)
-        }
-    }
-
-    /// Adds the first QP and its peer to an error that names none.
-    pub fn with_ends(&self, error: anyhow::Error) -> anyhow::Error {
-        match self.pairs.first() {
-            Some(pair) => error.context(format!("test failed on {}", self.ends(pair))),
-            None => error,
         }
     }
 

@@ -53,7 +53,7 @@ pub fn run<B: Backend>(
     target: (&Region, usize),
 ) -> Result<LatencySamples> {
     let now = ctx.clock.now();
-    ctx.watch.begin(now);
+    ctx.watch.begin(now, true);
     let mut stamps = Vec::new();
     let wanted = load.iters.map_or(0, |iters| iters as usize);
     if stamps.try_reserve_exact(wanted).is_err() {

@@ -115,12 +115,17 @@ impl Plan<'_> {
                 (&target.region, target.offset(0)),
             )?)
         };
-        let cpu = cpu.stop();
+        let spent = cpu.stop();
         let ours = match &samples {
             Samples::Bandwidth(seen) => report(seen),
             _ => BwReport::default(),
         };
         let peer = session.end(last, &ours, &mut || ctx.idle())?;
+        // A passive end's work is done while it waits for its peer's end.
+        let cpu = match samples {
+            Samples::Passive => cpu.stop(),
+            _ => spent,
+        };
         Ok(Measured {
             size,
             samples,

@@ -10,8 +10,11 @@ use super::clock::{MILLISECOND, SECOND};
 
 /// How often the outside is looked at: a system call or two.
 const INTERVAL: u64 = MILLISECOND;
-/// How long the network's complaint may stand while nothing moves.
-const COMPLAINT_GRACE: u64 = SECOND / 2;
+/// How long the network's complaint may stand while nothing moves: the default ack timeout and retries run out
+/// before, and their status says more.
+const COMPLAINT_GRACE: u64 = SECOND * 4 / 5;
+/// How long an end that only receives waits for what may still be on its way from a peer that left.
+const RECEIVER_GRACE: u64 = SECOND / 2;
 /// How long nothing at all may arrive.
 const SILENCE: u64 = 60 * SECOND;
 
@@ -44,8 +47,11 @@ impl Watch {
         }
     }
 
-    /// Starts anew before a measurement: nothing has moved yet, and the peer's connection is open.
-    pub const fn begin(&mut self, now: u64) {
+    /// Starts anew before a measurement, in which this end sends or only receives.
+    pub const fn begin(&mut self, now: u64, sends: bool) {
+        if !sends {
+            self.grace = RECEIVER_GRACE;
+        }
         self.work = 0;
         self.last_progress = now;
         self.next = now;
@@ -165,16 +171,13 @@ impl Watch {
         }
     }
 
-    /// Returns what is known of the path and the peer, to explain a failed completion.
-    pub fn hint(&self) -> Option<String> {
+    /// Returns what is known of the peer and the path, to explain a failure.
+    pub fn hints(&self) -> Vec<String> {
         let closed = self
             .closed_at
             .map(|_| String::from("the peer's process is gone: its TCP connection is closed"));
-        match (closed, &self.complaint) {
-            (Some(closed), Some((_, complaint))) => Some(format!("{closed}; {complaint}")),
-            (Some(closed), None) => Some(closed),
-            (None, complaint) => complaint.as_ref().map(|(_, text)| text.clone()),
-        }
+        let complaint = self.complaint.as_ref().map(|(_, text)| text.clone());
+        closed.into_iter().chain(complaint).collect()
     }
 
     /// Notes that the peer's connection is closed.
