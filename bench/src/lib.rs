@@ -7,6 +7,7 @@
 
 pub mod backend;
 pub mod cli;
+pub mod compare;
 pub mod exit;
 pub mod json;
 pub mod lab;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use roce_bench::cli::{self, Command};
 use roce_bench::output::{Printer, say};
 use roce_bench::spec::Spec;
-use roce_bench::{exit, lab, program};
+use roce_bench::{compare, exit, lab, program};
 
 fn main() -> ExitCode {
     let command = match cli::parse(std::env::args_os()) {
@@ -17,12 +17,12 @@ fn main() -> ExitCode {
             for note in notes {
                 eprintln!("roce: {note}");
             }
-            test(&spec)
+            test(&spec).map(|()| 0)
         }
-        Command::Compare(_) => Err(exit::usage("compare is not here yet")),
+        Command::Compare(spec) => compare::run(&spec),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("roce: {error:#}");
             ExitCode::from(exit::status_of(&error))

@@ -112,11 +112,16 @@ impl<'s> Printer<'s> {
                 let seconds = measured.cpu.wall.as_secs_f64();
                 run.with_latency(size, iterations, seconds, samples.summary())
             }
-            LatencySamples::Sample { messages, nanos } => {
+            LatencySamples::Sample {
+                messages,
+                nanos,
+                stamps,
+            } => {
                 let row = TimedLatency::new(*messages, *nanos, halved);
                 say(&report::timed_row(size, &row));
                 self.perftest_file(&PerftestResult::Timed { size, row });
-                run.with_latency(size, *messages, *nanos as f64 / 1e9, None)
+                let summary = stats::Samples::from_stamps(stamps, halved).summary();
+                run.with_latency(size, *messages, *nanos as f64 / 1e9, summary)
             }
         };
         self.keep(run, measured);

@@ -11,6 +11,9 @@ use super::window::{Phase, Window};
 use crate::exit::environment;
 use crate::peer::Session;
 
+/// Stamps that a run by the clock keeps: its table needs none, its percentiles some.
+const TIMED_STAMPS: usize = 1 << 20;
+
 /// What a latency measurement saw. Times are nanoseconds of the run's clock.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum LatencySamples {
@@ -22,6 +25,8 @@ pub enum LatencySamples {
         messages: u64,
         /// Nanoseconds.
         nanos: u64,
+        /// When each message in it was posted, as many as are kept.
+        stamps: Vec<u64>,
     },
 }
 
@@ -55,7 +60,7 @@ pub fn run<B: Backend>(
     let now = ctx.clock.now();
     ctx.watch.begin(now, true);
     let mut stamps = Vec::new();
-    let wanted = load.iters.map_or(0, |iters| iters as usize);
+    let wanted = load.iters.map_or(TIMED_STAMPS, |iters| iters as usize);
     if stamps.try_reserve_exact(wanted).is_err() {
         return Err(environment(format!(
             "no memory for {wanted} samples: use a smaller -n"
@@ -83,6 +88,7 @@ pub fn run<B: Backend>(
         Some(window) => LatencySamples::Sample {
             messages: window.count,
             nanos: window.length(),
+            stamps: latency.stamps,
         },
         None => LatencySamples::Stamps(latency.stamps),
     })
@@ -183,8 +189,13 @@ impl<B: Backend> Latency<'_, '_, B> {
         if action == Action::Send {
             self.checks.prepare(self.flow, action, size, 1);
         }
-        if self.window.is_none() {
-            self.stamps.push(self.ctx.clock.now());
+        let now = self.ctx.clock.now();
+        let kept = match &mut self.window {
+            None => true,
+            Some(window) => self.stamps.len() < TIMED_STAMPS && window.phase(now) == Phase::Sample,
+        };
+        if kept {
+            self.stamps.push(now);
         }
         self.flow.post(self.ctx.backend, action, size, 1, signal)
     }
