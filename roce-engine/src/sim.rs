@@ -140,6 +140,11 @@ impl World {
     ///
     /// A device reports an error of its link, which a simulated link never makes.
     pub fn step(&mut self) -> bool {
+        self.step_within(Instant::NEVER)
+    }
+
+    /// Steps, but moves time no further than `deadline`.
+    fn step_within(&mut self, deadline: Instant) -> bool {
         self.steps += 1;
         for device in &mut self.devices {
             device.progress().expect("a simulated link doesn't fail");
@@ -151,8 +156,8 @@ impl World {
         let Some(next) = self.next_event(moved) else {
             return false;
         };
-        self.clock.set(next.max(self.now().after(TURN)));
-        let now = self.now();
+        let now = next.max(self.now().after(TURN)).min(deadline);
+        self.clock.set(now);
         self.net().advance(now);
         true
     }
@@ -181,7 +186,11 @@ impl World {
             if self.steps >= last_step {
                 return Ended::StepsUp;
             }
-            quiet = if self.step() { 0 } else { quiet + 1 };
+            quiet = if self.step_within(deadline) {
+                0
+            } else {
+                quiet + 1
+            };
         }
     }
 
