@@ -5,7 +5,7 @@ mod packets;
 mod rogue;
 
 pub use end::{End, Setup};
-pub use packets::{Seen, icrc_of, seal, seen};
+pub use packets::{Seen, icrc_of, named, seal, seen};
 pub use rogue::Rogue;
 
 use core::time::Duration;

@@ -1,12 +1,12 @@
-//! What a responder accepts, refuses and answers, against a peer that sends packets by hand.
+//! What a responder refuses, from a peer that sends packets by hand.
 //!
 //! "Bug N" and "trap N" are explained in `docs/scenarios.md`.
 
 use roce_engine::verbs::{
     AsyncEvent, Backend, PostError, QpState, RKey, SendFlags, SendOp, Status,
 };
-use roce_tests::pair::{Pair, Rogue};
-use roce_wire::{AtomicEth, Ext, Opcode, Reth};
+use roce_tests::pair::{Pair, Rogue, named};
+use roce_wire::{Ext, Opcode};
 
 const ACK: Opcode = Opcode::RC_ACKNOWLEDGE;
 
@@ -282,168 +282,6 @@ fn a_refused_read_or_atomic_is_a_plain_acknowledge_packet() {
     }
 }
 
-/// Trap 35: one NAK 0x60 with the expected PSN for a gap, silence for what follows, duplicates are
-/// still answered, and the expected packet ends the silence.
-#[test]
-fn one_gap_gets_one_nak() {
-    let mut rogue = Rogue::new();
-    let write = |rogue: &Rogue| {
-        named(
-            Opcode::RC_RDMA_WRITE_ONLY,
-            rogue.end.mr.addr,
-            rogue.end.mr.rkey,
-            4,
-        )
-    };
-    let ext = write(&rogue);
-    rogue.request(Opcode::RC_RDMA_WRITE_ONLY, 0, ext, &[1; 4]);
-    for after in [2, 3, 4] {
-        rogue.request(Opcode::RC_RDMA_WRITE_ONLY, after, ext, &[2; 4]);
-    }
-    rogue.expect_replies(&[(ACK, 200, Some(0x1f)), (ACK, 201, Some(0x60))]);
-    rogue.request(Opcode::RC_RDMA_WRITE_ONLY, 0, ext, &[3; 4]);
-    rogue.expect_replies(&[(ACK, 200, Some(0x1f))]);
-    assert_eq!(
-        rogue.end.bytes(0, 4),
-        [1; 4],
-        "neither what is ahead nor the duplicate is executed"
-    );
-    rogue.request(Opcode::RC_RDMA_WRITE_ONLY, 1, ext, &[4; 4]);
-    rogue.request(Opcode::RC_RDMA_WRITE_ONLY, 5, ext, &[5; 4]);
-    rogue.expect_replies(&[(ACK, 201, Some(0x1f)), (ACK, 202, Some(0x60))]);
-    rogue.expect_state(QpState::Rts);
-}
-
-/// Trap 36: a duplicate SEND is acknowledged with the newest PSN and not delivered again.
-#[test]
-fn a_duplicate_send_is_acknowledged_and_not_delivered() {
-    let mut rogue = Rogue::new();
-    rogue.recv(1, (0, 64));
-    rogue.recv(2, (64, 64));
-    rogue.request(Opcode::RC_SEND_ONLY, 0, Ext::NONE, b"one");
-    rogue.request(Opcode::RC_SEND_ONLY, 1, Ext::NONE, b"two");
-    rogue.replies();
-    rogue.request(Opcode::RC_SEND_ONLY, 0, Ext::NONE, b"bad");
-    rogue.expect_replies(&[(ACK, 201, Some(0x1f))]);
-    rogue.expect_received(&[(1, Status::Success), (2, Status::Success)]);
-    assert_eq!(
-        (rogue.end.bytes(0, 3), rogue.end.bytes(64, 3)),
-        (b"one".to_vec(), b"two".to_vec())
-    );
-}
-
-/// Trap 36: a duplicate READ is read and answered again, whole or from where the requester asks, and
-/// the first packet of a part is FIRST or ONLY.
-#[test]
-fn a_duplicate_read_is_answered_again_from_where_it_asks() {
-    use Opcode as O;
-    let mut rogue = Rogue::new();
-    let read = |rogue: &Rogue, skip: u32| {
-        let addr = rogue.end.mr.addr + u64::from(skip);
-        named(
-            O::RC_RDMA_READ_REQUEST,
-            addr,
-            rogue.end.mr.rkey,
-            2500 - skip,
-        )
-    };
-    let ext = read(&rogue, 0);
-    rogue.request(O::RC_RDMA_READ_REQUEST, 0, ext, &[]);
-    let whole = [
-        (O::RC_RDMA_READ_RESPONSE_FIRST, 200, Some(0x1f)),
-        (O::RC_RDMA_READ_RESPONSE_MIDDLE, 201, None),
-        (O::RC_RDMA_READ_RESPONSE_LAST, 202, Some(0x1f)),
-    ];
-    rogue.expect_replies(&whole);
-    rogue.end.region.write(2048, &[0xee; 452]);
-    rogue.request(O::RC_RDMA_READ_REQUEST, 0, ext, &[]);
-    rogue.expect_replies(&whole);
-    assert_eq!(
-        rogue.packets()[5].payload,
-        [0xee; 452],
-        "memory is read again"
-    );
-    let ext = read(&rogue, 1024);
-    rogue.request(O::RC_RDMA_READ_REQUEST, 1, ext, &[]);
-    rogue.expect_replies(&[
-        (O::RC_RDMA_READ_RESPONSE_FIRST, 201, Some(0x1f)),
-        (O::RC_RDMA_READ_RESPONSE_LAST, 202, Some(0x1f)),
-    ]);
-    let ext = read(&rogue, 2048);
-    rogue.request(O::RC_RDMA_READ_REQUEST, 2, ext, &[]);
-    rogue.expect_replies(&[(O::RC_RDMA_READ_RESPONSE_ONLY, 202, Some(0x1f))]);
-}
-
-/// Trap 36: a duplicate READ that asks for other memory than the one it repeats gets no answer.
-#[test]
-fn a_duplicate_read_of_other_memory_is_dropped() {
-    let mut rogue = Rogue::new();
-    let opcode = Opcode::RC_RDMA_READ_REQUEST;
-    let (addr, rkey) = (rogue.end.mr.addr, rogue.end.mr.rkey);
-    rogue.request(opcode, 0, named(opcode, addr, rkey, 8), &[]);
-    assert_eq!(rogue.replies().len(), 1);
-    for (addr, rkey, len) in [
-        (addr + 8, rkey, 8),
-        (addr, RKey(rkey.0 ^ 1), 8),
-        (addr, rkey, 16),
-    ] {
-        rogue.request(opcode, 0, named(opcode, addr, rkey, len), &[]);
-        rogue.expect_replies(&[]);
-    }
-    assert_eq!(rogue.counter("drop_stale_replay"), 3);
-    rogue.expect_state(QpState::Rts);
-}
-
-/// Bug 10, trap 36: a duplicate atomic is answered with the value of its one execution.
-#[test]
-fn a_duplicate_atomic_is_answered_from_the_table() {
-    let mut rogue = Rogue::new();
-    rogue.end.region.write(0, &40_u64.to_ne_bytes());
-    let ext = named(
-        Opcode::RC_FETCH_ADD,
-        rogue.end.mr.addr,
-        rogue.end.mr.rkey,
-        8,
-    );
-    for _ in 0..3 {
-        rogue.request(Opcode::RC_FETCH_ADD, 0, ext, &[]);
-    }
-    rogue.request(Opcode::RC_FETCH_ADD, 1, ext, &[]);
-    let values: Vec<u64> = rogue
-        .packets()
-        .iter()
-        .filter_map(|packet| packet.ext.atomic_ack)
-        .map(|ack| ack.0)
-        .collect();
-    assert_eq!(values, [40, 40, 40, 42]);
-    assert_eq!(rogue.end.word(0), 44);
-}
-
-/// Traps 36 and 37: the table keeps max_dest_rd_atomic answers; what is older is dropped in silence.
-#[test]
-fn the_replay_table_keeps_the_newest() {
-    let mut rogue = Rogue::with(|setup| setup.max_dest_rd_atomic = 2);
-    let ext = named(
-        Opcode::RC_FETCH_ADD,
-        rogue.end.mr.addr,
-        rogue.end.mr.rkey,
-        8,
-    );
-    for after in 0..3 {
-        rogue.request(Opcode::RC_FETCH_ADD, after, ext, &[]);
-    }
-    assert_eq!(rogue.replies().len(), 3);
-    for (after, answered) in [(0, false), (1, true), (2, true)] {
-        rogue.request(Opcode::RC_FETCH_ADD, after, ext, &[]);
-        assert_eq!(
-            rogue.replies().len(),
-            usize::from(answered),
-            "request {after}"
-        );
-    }
-    assert_eq!(rogue.counter("drop_stale_replay"), 1);
-}
-
 /// Trap 37: more READs at once than were agreed are an invalid request, 0x61.
 #[test]
 fn too_many_reads_are_refused() {
@@ -471,73 +309,6 @@ fn too_many_reads_are_refused() {
     let mut rogue = Rogue::with(|setup| setup.max_dest_rd_atomic = 0);
     rogue.request(Opcode::RC_RDMA_READ_REQUEST, 0, ext, &[]);
     expect_refused(&mut rogue, 0x61);
-}
-
-/// Trap 38: the MSN counts messages, not packets, and wraps with 24 bits' room.
-#[test]
-fn the_message_sequence_number_counts_messages() {
-    let mut rogue = Rogue::new();
-    let (addr, rkey) = (rogue.end.mr.addr, rogue.end.mr.rkey);
-    let first = named(Opcode::RC_RDMA_WRITE_FIRST, addr, rkey, 2052);
-    rogue.request(Opcode::RC_RDMA_WRITE_FIRST, 0, first, &[1; 1024]);
-    rogue.request(Opcode::RC_RDMA_WRITE_MIDDLE, 1, Ext::NONE, &[1; 1024]);
-    rogue.request(Opcode::RC_RDMA_WRITE_LAST, 2, Ext::NONE, &[1; 4]);
-    let add = named(Opcode::RC_FETCH_ADD, addr, rkey, 8);
-    rogue.request(Opcode::RC_FETCH_ADD, 3, add, &[]);
-    let read = named(Opcode::RC_RDMA_READ_REQUEST, addr, rkey, 8);
-    rogue.request(Opcode::RC_RDMA_READ_REQUEST, 4, read, &[]);
-    let msn: Vec<u32> = rogue
-        .packets()
-        .iter()
-        .filter_map(|packet| packet.ext.aeth)
-        .map(|aeth| aeth.msn.value())
-        .collect();
-    assert_eq!(msn, [0, 0, 1, 2, 3]);
-}
-
-/// Trap 39: an ACK never limits the requester: its credit code is 0x1f.
-#[test]
-fn acknowledgements_grant_unlimited_credits() {
-    let mut rogue = Rogue::new();
-    rogue.recv(1, (0, 64));
-    rogue.request(Opcode::RC_SEND_ONLY, 0, Ext::NONE, b"hello");
-    rogue.expect_replies(&[(ACK, 200, Some(0x1f))]);
-}
-
-/// Trap 44: RNR NAK for a SEND or WRITE with immediate data without a receive, at that packet's PSN;
-/// silence for what follows; the same packet again is accepted when there is one.
-#[test]
-fn a_missing_receive_is_not_ready_until_it_is_posted() {
-    for opcode in [Opcode::RC_SEND_ONLY, Opcode::RC_RDMA_WRITE_ONLY_WITH_IMM] {
-        let mut rogue = Rogue::with(|setup| setup.min_rnr_timer = 17);
-        let mut ext = extended(&rogue, opcode, 4);
-        if opcode == Opcode::RC_RDMA_WRITE_ONLY_WITH_IMM {
-            ext.imm = Some([1, 2, 3, 4]);
-        }
-        rogue.request(opcode, 0, ext, &[9; 4]);
-        rogue.expect_replies(&[(ACK, 200, Some(0x20 | 17))]);
-        rogue.request(opcode, 1, ext, &[8; 4]);
-        rogue.expect_replies(&[]);
-        rogue.end.expect_untouched_outside((0, 0));
-        rogue.recv(1, (0, 64));
-        rogue.request(opcode, 0, ext, &[9; 4]);
-        rogue.expect_replies(&[(ACK, 200, Some(0x1f))]);
-        rogue.expect_received(&[(1, Status::Success)]);
-        assert_eq!(rogue.end.bytes(0, 4), [9; 4]);
-    }
-}
-
-/// Trap 45: an acknowledgement is owed for a packet that asks for one, and only then.
-#[test]
-fn acknowledgements_come_when_asked_for() {
-    let mut rogue = Rogue::new();
-    let ext = extended(&rogue, Opcode::RC_RDMA_WRITE_ONLY, 4);
-    for after in 0..3 {
-        rogue.packet(rogue.bth(Opcode::RC_RDMA_WRITE_ONLY, after), ext, &[9; 4]);
-    }
-    rogue.expect_replies(&[]);
-    rogue.request(Opcode::RC_RDMA_WRITE_ONLY, 3, ext, &[9; 4]);
-    rogue.expect_replies(&[(ACK, 203, Some(0x1f))]);
 }
 
 /// A message longer than its receive fails on both sides: 0x61 to the sender, a length error here.
@@ -609,25 +380,6 @@ fn requests_that_can_not_be_posted_are_refused() {
 /// The extended headers that an opcode has, on the device's memory.
 fn extended(rogue: &Rogue, opcode: Opcode, length: u32) -> Ext {
     named(opcode, rogue.end.mr.addr, rogue.end.mr.rkey, length)
-}
-
-fn named(opcode: Opcode, addr: u64, rkey: RKey, length: u32) -> Ext {
-    use roce_wire::HeaderSet;
-    let headers = opcode.info().expect("a defined opcode").headers;
-    Ext {
-        reth: headers
-            .contains(HeaderSet::RETH)
-            .then_some(Reth { addr, rkey, length }),
-        atomic: headers.contains(HeaderSet::ATOMIC).then_some(AtomicEth {
-            addr,
-            rkey,
-            swap_add: 2,
-            compare: 0,
-        }),
-        imm: headers.contains(HeaderSet::IMM).then_some([0; 4]),
-        ieth: headers.contains(HeaderSet::IETH).then_some(rkey),
-        ..Ext::NONE
-    }
 }
 
 /// The request was refused with this syndrome and had no effect.

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use roce_engine::Instant;
 use roce_engine::link::{Ipv4Id, RxMeta};
 use roce_engine::sim::{Fate, World};
-use roce_wire::{Bth, Ext, IPV4_DONT_FRAGMENT, Opcode};
+use roce_wire::{AtomicEth, Bth, Ext, HeaderSet, IPV4_DONT_FRAGMENT, Opcode, RKey, Reth};
 
 /// A packet that was sent.
 #[derive(Clone, Debug)]
@@ -63,6 +63,29 @@ pub fn seen(world: &World, port: usize) -> Vec<Seen> {
         })
     };
     of_port.filter_map(look).collect()
+}
+
+/// Returns the extended headers of an opcode, naming this memory; an atomic adds or stores 2.
+///
+/// # Panics
+///
+/// The opcode is not defined.
+pub fn named(opcode: Opcode, addr: u64, rkey: RKey, length: u32) -> Ext {
+    let headers = opcode.info().expect("a defined opcode").headers;
+    Ext {
+        reth: headers
+            .contains(HeaderSet::RETH)
+            .then_some(Reth { addr, rkey, length }),
+        atomic: headers.contains(HeaderSet::ATOMIC).then_some(AtomicEth {
+            addr,
+            rkey,
+            swap_add: 2,
+            compare: 0,
+        }),
+        imm: headers.contains(HeaderSet::IMM).then_some([0; 4]),
+        ieth: headers.contains(HeaderSet::IETH).then_some(rkey),
+        ..Ext::NONE
+    }
 }
 
 /// Writes the right ICRC into a packet's last four bytes.
