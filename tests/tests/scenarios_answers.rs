@@ -170,7 +170,7 @@ fn the_replay_table_keeps_the_newest() {
     assert_eq!(rogue.counter("drop_stale_replay"), 1);
 }
 
-/// Trap 38: the MSN counts messages, not packets, and wraps with 24 bits' room.
+/// Trap 38: the MSN counts messages, not packets.
 #[test]
 fn the_message_sequence_number_counts_messages() {
     let mut rogue = Rogue::new();
