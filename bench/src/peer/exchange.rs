@@ -184,8 +184,8 @@ impl Exchange {
             *theirs = self.swap(Stage::Report(field), ours, anything, bound, idle)?;
         }
         let theirs = BwReport::from_messages(theirs);
-        self.channel.trace('>', || format!("R {ours:?}"));
-        self.channel.trace('<', || format!("R {theirs:?}"));
+        self.channel.trace('>', || format!("R {ours}"));
+        self.channel.trace('<', || format!("R {theirs}"));
         Ok(theirs)
     }
 

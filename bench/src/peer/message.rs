@@ -146,6 +146,22 @@ impl BwReport {
     }
 }
 
+impl fmt::Display for BwReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            size,
+            iterations,
+            peak,
+            average,
+            message_rate,
+        } = self;
+        write!(
+            f,
+            "size {size} iterations {iterations} peak {peak:.2} average {average:.2} message rate {message_rate:.6}"
+        )
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
