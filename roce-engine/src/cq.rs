@@ -48,9 +48,10 @@ impl CompletionQueue {
         true
     }
 
-    /// Adds a completion; false if there was no room, which is remembered.
+    /// Adds a completion; false if there was no room, which is remembered: what comes behind a lost
+    /// completion is lost too, or its reader would not see the gap.
     pub(crate) fn push(&mut self, completion: Completion) -> bool {
-        if self.ring.len() >= self.depth {
+        if self.overflowed || self.ring.len() >= self.depth {
             self.overflowed = true;
             return false;
         }
@@ -122,6 +123,18 @@ mod tests {
         let mut out = [Completion::default(); 4];
         assert_eq!(cq.take(&mut out), 1);
         assert_eq!(out[0].wr_id, 1);
+    }
+
+    #[test]
+    fn nothing_follows_a_lost_completion() {
+        let mut cq = CompletionQueue::new(1);
+        assert!(cq.push(completion(1, false)));
+        assert!(!cq.push(completion(2, false)));
+        let mut out = [Completion::default(); 4];
+        assert_eq!(cq.take(&mut out), 1);
+        assert!(!cq.push(completion(3, false)), "there is room, and a gap");
+        assert!(cq.resize(4) && !cq.push(completion(4, false)));
+        assert_eq!(cq.take(&mut out), 0);
     }
 
     #[test]
