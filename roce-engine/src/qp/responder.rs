@@ -228,11 +228,7 @@ impl Qp {
         position: Position,
     ) -> Result<(), Refusal> {
         if position.is_start() {
-            // UC may still hold the receive of a message that was cut off.
-            let wqe = match self.responder.take_receive() {
-                Some((wqe, _)) => wqe,
-                None => self.take_receive(shared).ok_or(Refusal::NotReady)?,
-            };
+            let wqe = self.oldest_receive(shared).ok_or(Refusal::NotReady)?;
             self.responder.receive = Some((wqe, 0));
         }
         self.check_piece(packet.payload.len(), position)?;
@@ -265,6 +261,14 @@ impl Qp {
         Ok(())
     }
 
+    /// Takes the receive that is next: on UC that of a message that was cut off, if there is one.
+    fn oldest_receive(&mut self, shared: &mut Shared) -> Option<RecvWqe> {
+        match self.responder.take_receive() {
+            Some((wqe, _)) => Some(wqe),
+            None => self.take_receive(shared),
+        }
+    }
+
     fn execute_write(
         &mut self,
         shared: &mut Shared,
@@ -274,7 +278,8 @@ impl Qp {
         if !self.allows(Access::REMOTE_WRITE) {
             return Err(Violation::QpRights.into());
         }
-        if packet.ext.imm.is_some() && self.no_receive(shared) {
+        let held = self.responder.receive.is_some();
+        if packet.ext.imm.is_some() && !held && self.no_receive(shared) {
             return Err(Refusal::NotReady);
         }
         self.check_piece(packet.payload.len(), position)?;
@@ -308,7 +313,7 @@ impl Qp {
                 });
             }
             if packet.ext.imm.is_some()
-                && let Some(wqe) = self.take_receive(shared)
+                && let Some(wqe) = self.oldest_receive(shared)
             {
                 self.complete_receive(shared, &wqe, packet, WcOpcode::RecvWriteImm, length);
             }
