@@ -10,6 +10,7 @@ mod handshake;
 mod message;
 mod nat;
 mod sequence;
+mod stream;
 
 use roce_engine::verbs::{Gid, Mtu, Psn, Qpn, RKey};
 
@@ -19,6 +20,7 @@ pub use exchange::Exchange;
 pub use message::{BwReport, Version};
 pub use nat::address_note;
 pub use sequence::Session;
+pub use stream::{Interest, Stream};
 
 /// What a callback did while the peer was waited for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]

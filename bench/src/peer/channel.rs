@@ -3,13 +3,13 @@
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::ErrorKind;
 use std::net::TcpStream;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
+use super::stream::{Interest, Stream};
 use super::{Idle, OnIdle};
 
 /// How long a peer may be silent during the test, on TCP and RDMA both.
@@ -62,10 +62,10 @@ pub(super) enum Bound {
     Quiet(Duration),
 }
 
-/// One TCP connection to a peer.
+/// One connection to a peer.
 #[derive(Debug)]
 pub(super) struct Channel {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     trace: bool,
     local: SocketAddr,
     peer: SocketAddr,
@@ -82,16 +82,21 @@ impl Channel {
         sockopt::set_tcp_keepidle(&stream, Duration::from_secs(5))?;
         sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(3))?;
         sockopt::set_tcp_keepcnt(&stream, 3)?;
-        let canonical =
-            |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-        let local = canonical(stream.local_addr()?);
-        let peer = canonical(stream.peer_addr().context("the peer left at once")?);
-        Ok(Self {
+        let local = stream.local_addr()?;
+        let peer = stream.peer_addr().context("the peer left at once")?;
+        Ok(Self::over(Box::new(stream), [local, peer], trace))
+    }
+
+    /// Takes any stream; the addresses are ours and the peer's.
+    pub(super) fn over(stream: Box<dyn Stream>, addresses: [SocketAddr; 2], trace: bool) -> Self {
+        let [local, peer] =
+            addresses.map(|address| SocketAddr::new(address.ip().to_canonical(), address.port()));
+        Self {
             stream,
             trace,
             local,
             peer,
-        })
+        }
     }
 
     pub(super) const fn local(&self) -> SocketAddr {
@@ -104,10 +109,7 @@ impl Channel {
 
     /// Looks whether the peer has closed its end, without taking anything from the stream.
     pub(super) fn peer_closed(&self) -> bool {
-        match self.stream.peek(&mut [0]) {
-            Ok(count) => count == 0,
-            Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
-        }
+        self.stream.at_end()
     }
 
     /// Sends a message in one write. Messages are far smaller than a socket buffer, so a partial write only happens
@@ -126,7 +128,7 @@ impl Channel {
                 Ok(count) => sent += count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !wait.go_on(&self.stream, PollFlags::OUT, idle)? {
+                    if !wait.go_on(&*self.stream, Interest::Write, idle)? {
                         bail!(
                             "sending our {stage}: {} reads nothing for {:?}",
                             self.peer,
@@ -168,7 +170,7 @@ impl Channel {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     let go_on = wait
-                        .go_on(&self.stream, PollFlags::IN, idle)
+                        .go_on(&*self.stream, Interest::Read, idle)
                         .with_context(|| format!("while waiting for the peer's {stage}"))?;
                     if !go_on {
                         bail!(
@@ -195,7 +197,7 @@ impl Channel {
     /// Returns whether the peer closed.
     pub(super) fn close(&mut self, linger: Duration, idle: OnIdle<'_>) -> Result<bool> {
         // A peer that is gone already has said all it will.
-        if self.stream.shutdown(std::net::Shutdown::Write).is_err() {
+        if self.stream.end().is_err() {
             return Ok(true);
         }
         let mut wait = Wait::start(Bound::Total(linger));
@@ -208,7 +210,7 @@ impl Channel {
                 }),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    if !wait.go_on(&self.stream, PollFlags::IN, idle)? {
+                    if !wait.go_on(&*self.stream, Interest::Read, idle)? {
                         return Ok(false);
                     }
                 }
@@ -254,7 +256,7 @@ impl Wait {
     }
 
     /// Turns the caller's device until it is time to look at the socket. Returns false when the bound has passed.
-    fn go_on(&mut self, stream: &TcpStream, interest: PollFlags, idle: OnIdle<'_>) -> Result<bool> {
+    fn go_on(&mut self, stream: &dyn Stream, interest: Interest, idle: OnIdle<'_>) -> Result<bool> {
         let mut activity = Idle::Progress;
         let mut turns = 0;
         while activity == Idle::Progress && turns < TURNS_PER_LOOK {
@@ -265,13 +267,7 @@ impl Wait {
             self.last_progress = Instant::now();
         }
         if activity == Idle::Rest {
-            let timeout = Timespec {
-                tv_sec: 0,
-                tv_nsec: 1_000_000,
-            };
-            let mut fds = [PollFd::new(stream, interest)];
-            // An interrupted poll is a short one.
-            let _ready = poll(&mut fds, Some(&timeout));
+            stream.wait(interest, Duration::from_millis(1));
         }
         Ok(match self.bound {
             Bound::Total(bound) => self.start.elapsed() < bound,

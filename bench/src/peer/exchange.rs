@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 
 use super::channel::{Bound, Channel, QUIET_BOUND, Stage};
 use super::message::{self, BwReport, Version};
+use super::stream::Stream;
 use super::{Endpoint, OnIdle, Params, handshake};
 
 /// A connection to a perftest peer, and which end of it we are.
@@ -32,13 +33,28 @@ impl Exchange {
     /// # Errors
     /// Fails if the peer is gone already.
     pub fn new(stream: TcpStream, is_client: bool, setup: Duration, trace: bool) -> Result<Self> {
-        Ok(Self {
-            channel: Channel::new(stream, trace)?,
+        let channel = Channel::new(stream, trace)?;
+        Ok(Self::with(channel, is_client, setup))
+    }
+
+    /// Takes any stream between two addresses, ours and the peer's.
+    pub fn over(
+        stream: Box<dyn Stream>,
+        addresses: [SocketAddr; 2],
+        is_client: bool,
+        setup: Duration,
+    ) -> Self {
+        Self::with(Channel::over(stream, addresses, false), is_client, setup)
+    }
+
+    const fn with(channel: Channel, is_client: bool, setup: Duration) -> Self {
+        Self {
+            channel,
             is_client,
             setup: Bound::Total(setup),
             version: None,
             early: None,
-        })
+        }
     }
 
     /// Returns our address of the connection: on a server, the one that the client reached.
