@@ -11,6 +11,17 @@ pub struct Row {
     pub iterations: u64,
     /// The average: bandwidth in the header's unit, or latency in microseconds.
     pub average: f64,
+    /// Million messages per second, in a bandwidth row.
+    pub rate: Option<f64>,
+}
+
+impl Row {
+    /// Whether it reports that anything was measured. Small messages on a slow machine have a bandwidth
+    /// of 0.00 and still a rate.
+    #[must_use]
+    pub fn has_figure(&self) -> bool {
+        self.average > 0.0 || self.rate.is_some_and(|rate| rate > 0.0)
+    }
 }
 
 /// Finds every result row in what a perftest program printed.
@@ -35,6 +46,7 @@ pub fn rows(text: &str) -> Vec<Row> {
 struct Layout {
     columns: usize,
     average: usize,
+    rate: Option<usize>,
 }
 
 impl Layout {
@@ -43,16 +55,19 @@ impl Layout {
             Self {
                 columns: 5,
                 average: 3,
+                rate: Some(4),
             }
         } else if header.contains("t_stdev[usec]") {
             Self {
                 columns: 9,
                 average: 5,
+                rate: None,
             }
         } else if header.contains("tps average") {
             Self {
                 columns: 4,
                 average: 2,
+                rate: None,
             }
         } else {
             return None;
@@ -75,6 +90,7 @@ impl Layout {
             size: fields[0].parse().ok()?,
             iterations: fields[1].parse().ok()?,
             average: numbers[self.average],
+            rate: self.rate.map(|column| numbers[column]),
         })
     }
 }
@@ -116,5 +132,13 @@ mod tests {
         let cut =
             " #bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n 65536 200\n";
         assert_eq!(rows(cut), []);
+    }
+
+    #[test]
+    fn a_rate_is_a_figure_where_the_bandwidth_rounds_to_nothing() {
+        let text = " #bytes #iterations BW peak[MB/sec] BW average[MB/sec] MsgRate[Mpps]\n \
+                    1 100 0.00 0.00 \t\t 0.003120\n 1 100 0.00 0.00 \t\t 0.000000\n";
+        let figures: Vec<bool> = rows(text).iter().map(Row::has_figure).collect();
+        assert_eq!(figures, [true, false]);
     }
 }
