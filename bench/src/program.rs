@@ -120,7 +120,7 @@ fn meet(
         Door::Options => {
             let listener = peer::Listener::bind(spec)?;
             output.waiting();
-            listener.accept(None, &mut idle)
+            listener.accept(spec.accept_timeout, &mut idle)
         }
         Door::Inherited(listener) => {
             let (stream, _) = listener.accept().context("waiting for the lab's client")?;
