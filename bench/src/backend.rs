@@ -190,6 +190,11 @@ impl Choice {
         format!("udp:{}", self.interface.name)
     }
 
+    /// Returns the name of its interface.
+    pub fn interface(&self) -> &str {
+        &self.interface.name
+    }
+
     /// Returns what was chosen and why, in one line.
     pub fn reason(&self, row: &GidEntry) -> String {
         format!(

@@ -6,15 +6,16 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use backend_udp::{MonotonicClock, UdpLink};
-use roce_engine::link::Link;
+use roce_engine::link::{Impair, ImpairConfig, Link, Tap};
 use roce_engine::verbs::GidEntry;
 use roce_engine::{EngineConfig, SoftDevice};
 
 use crate::backend::{self, Choice};
+use crate::capture::Capture;
 use crate::exit;
 use crate::peer::{self, Exchange, Idle, Params, Session};
 use crate::run::{self, Observer, Start, Summary};
-use crate::spec::Spec;
+use crate::spec::{ImpairSpec, Spec};
 
 /// Where the peer comes from.
 #[derive(Debug)]
@@ -76,7 +77,7 @@ pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> 
     output.finished(&summary)
 }
 
-/// Runs over a link: plain, or with what `--impair` and `--pcap` put around it.
+/// Runs over a link: plain, or with what `--impair`, `--pcap` and `--trace packets` put around it.
 fn over(
     link: UdpLink,
     choice: &Choice,
@@ -84,7 +85,43 @@ fn over(
     session: &mut Session,
     output: &mut impl Output,
 ) -> Result<Summary> {
-    with_link(link, choice, start, session, output)
+    let spec = start.spec;
+    let capture = Capture::start(spec, choice.interface())?;
+    if capture.is_none() && spec.impair.is_none() {
+        return with_link(link, choice, start, session, output);
+    }
+    let (capture, sink) = capture.unzip();
+    // Outside of the tap, so that the capture shows what really leaves.
+    let tapped = Tap::new(link, sink);
+    let faults = spec.impair.map(faults).unwrap_or_default();
+    let impaired = Impair::new(tapped, MonotonicClock::new(), faults);
+    let result = with_link(impaired, choice, start, session, output);
+    let Some(capture) = capture else {
+        return result;
+    };
+    let lines = capture.finish();
+    let mut summary = result?;
+    summary.notes.extend(lines?);
+    Ok(summary)
+}
+
+fn faults(spec: ImpairSpec) -> ImpairConfig {
+    let ImpairSpec {
+        drop,
+        dup,
+        reorder,
+        corrupt,
+        delay,
+        seed,
+    } = spec;
+    ImpairConfig {
+        seed,
+        drop,
+        duplicate: dup,
+        reorder,
+        corrupt,
+        delay,
+    }
 }
 
 fn with_link<L: Link>(

@@ -77,6 +77,8 @@ pub struct Summary {
     pub messages: u64,
     /// Bytes that `--verify` compared.
     pub verified_bytes: u64,
+    /// Lines for the user about what else was done.
+    pub notes: Vec<String>,
     /// How much each counter grew: those that did.
     pub counters: Vec<(&'static str, u64)>,
 }
@@ -127,6 +129,7 @@ pub fn execute<B: Backend>(
         verify: checks.with(|verifier| verifier.summary()),
         messages: checks.with(|verifier| verifier.messages()).unwrap_or(0),
         verified_bytes: checks.with(|verifier| verifier.bytes()).unwrap_or(0),
+        notes: Vec::new(),
         counters: grown(&before, &ctx.backend.counters()),
     })
 }

@@ -42,6 +42,7 @@ impl Cost {
 pub(super) fn below(spec: &Spec, summary: &Summary, spent: &Cost) -> Vec<String> {
     let mut lines = vec![network(summary)];
     lines.extend(cost(spent));
+    lines.extend(summary.notes.iter().cloned());
     if let Some(verify) = &summary.verify {
         if summary.messages > 0 {
             lines.push(verify.clone());

@@ -1,8 +1,9 @@
 //! What goes wrong: the exit status and the words.
 
+use core::time::Duration;
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::process::{Running, Said, Turn, free_port, pair_of, roce, server};
 

@@ -1,6 +1,7 @@
 //! The command `roce` as its users meet it: whole processes on the loopback interface.
 #![expect(clippy::unwrap_used, reason = "a step that fails ends the test")]
 
+mod capture;
 mod compare;
 mod failures;
 mod lab;

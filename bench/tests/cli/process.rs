@@ -1,10 +1,11 @@
 //! Processes of the command, one test at a time: UDP port 4791 belongs to the whole machine.
 
+use core::time::Duration;
 use std::fs::File;
 use std::io::Read as _;
 use std::net::TcpListener;
 use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
