@@ -3,7 +3,7 @@
 use anyhow::Result;
 use roce_engine::verbs::{Access, Backend, LKey, Mr, Pd, Psn, RKey, Region, Sge};
 
-use super::pattern::Pattern;
+use super::pattern::{FILLER, Pattern};
 use super::ring::Ring;
 use crate::exit::environment;
 use crate::spec::{LARGEST_OF_ALL, Metric, Op, Spec};
@@ -173,10 +173,13 @@ impl Buffers {
         })
     }
 
-    /// Gives the memory its first content: the pattern where a peer's READs are checked, zeros for write-lat
-    /// (its receivers poll them), random bytes elsewhere.
+    /// Gives the memory its first content: the pattern where a peer's READs are checked, for write-lat zeros
+    /// where the peer writes (its receivers poll them) and [`FILLER`] in what is sent, random bytes elsewhere.
     pub fn fill(&self, spec: &Spec, psns: &[Psn]) {
         if (spec.test.op, spec.test.metric) == (Op::Write, Metric::Latency) {
+            let sent = self.tx(0, spec.size);
+            let bytes = spec.size.min(self.shape.local_slot) as usize;
+            sent.region.fill(sent.base, bytes, FILLER);
             return;
         }
         let target = usize::try_from(self.shape.target_slot).unwrap_or(0);
