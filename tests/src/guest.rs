@@ -13,22 +13,14 @@
 //! process, its holder leaves when our end of a pipe closes, QEMU gets the kernel's parent-death
 //! signal, and the guest powers off when the control port hangs up.
 
-pub mod capture;
 pub mod case;
 pub mod control;
 pub mod duel;
-pub mod icrc;
 pub mod machine;
-pub mod namespace;
-pub mod process;
-pub mod roce;
-pub mod table;
-pub mod tools;
 
 pub use machine::{Guest, Image};
-pub use namespace::Namespace;
 
-/// The interface on our side, its addresses and those of the guest.
+/// The wire between us and the guest.
 pub mod net {
     /// Our end of the wire.
     pub const TAP: &str = "tap0";
@@ -44,10 +36,4 @@ pub mod net {
     pub const OUR_V6: &str = "fd77::1";
     /// The guest's IPv6 address.
     pub const GUEST_V6: &str = "fd77::2";
-
-    /// Writes a MAC address the way `ip` and QEMU read it.
-    #[must_use]
-    pub fn mac_text(mac: [u8; 6]) -> String {
-        mac.map(|byte| format!("{byte:02x}")).join(":")
-    }
 }

@@ -1,7 +1,16 @@
 //! Fixtures of the tests that span crates.
 
+pub mod capture;
+pub mod command;
+pub mod frames;
 pub mod guest;
+pub mod hosts;
+pub mod icrc;
+pub mod namespace;
+pub mod needs;
 pub mod oracle;
 pub mod pair;
+pub mod process;
 pub mod rc;
+pub mod table;
 pub mod workload;

@@ -16,7 +16,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use roce_tests::guest::case::{self, Case};
-use roce_tests::guest::{Guest, Image, duel, roce, tools};
+use roce_tests::guest::{Guest, Image, duel};
+use roce_tests::{command, needs};
 
 fn main() -> ExitCode {
     match start() {
@@ -107,7 +108,7 @@ fn start() -> Result<(u32, u32)> {
         println!("interop: no case matches {:?}", options.filters);
         return Ok((0, 0));
     }
-    if let Some(reason) = tools::unavailable() {
+    if let Some(reason) = needs::unavailable(needs::GUEST) {
         if std::env::var_os("CI").is_some() {
             bail!("{reason}, and in CI no tier may be skipped");
         }
@@ -123,7 +124,7 @@ fn run(options: &Options, cases: &[Case]) -> Result<(u32, u32)> {
         .canonicalize()?;
     let folder = RunFolder::new(&target)?;
     let image = Image::prepare(&target.join("guest"))?;
-    let roce = roce::binary(&target)?;
+    let roce = command::binary(&target)?;
     let mut guest = Guest::boot(&image, options.mtu, &folder.path)?;
     println!("guest: Linux {}, MTU {}", guest.kernel(), options.mtu);
     if let Some(command) = &options.exec {

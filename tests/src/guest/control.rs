@@ -10,19 +10,12 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::process::Reply;
+
 /// How much longer than the guest's own limit we wait: emulation stalls when the host is busy.
 const GRACE: Duration = Duration::from_secs(20);
 /// Most that one command may print; perftest prints a few KiB.
 const MAX_REPLY: usize = 8 << 20;
-
-/// What a command in the guest came to.
-#[derive(Debug, Clone)]
-pub struct Reply {
-    /// Exit status; 137 when the guest killed it at its time limit.
-    pub status: i32,
-    /// Standard output and standard error, mixed.
-    pub text: String,
-}
 
 /// A connection to the guest's init.
 #[derive(Debug)]

@@ -7,12 +7,13 @@ use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 
-use super::capture::{self, Capture, Findings};
 use super::case::{Case, Role};
-use super::control::Reply;
 use super::machine::Guest;
-use super::process::Process;
-use super::table::{self, Row};
+use super::net;
+use crate::capture::Capture;
+use crate::frames::{self, Findings};
+use crate::process::{Process, Reply};
+use crate::table::{self, Row};
 
 /// Longest that one side may take. `-a` moves 84 MB through an emulated machine.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -43,15 +44,17 @@ pub fn run(
     folder: &Path,
 ) -> Result<Outcome> {
     let file = folder.join(format!("{port}.pcap"));
-    let capture = Capture::start(guest.namespace(), &file)?;
+    let capture = Capture::start(guest.namespace(), net::TAP, &file)?;
     let started = Instant::now();
     let (ours, theirs) = match case.role {
         Role::Client => connect_to_guest(guest, roce, case, port, folder),
         Role::Server => serve_the_guest(guest, roce, case, port, folder),
     }?;
     let took = started.elapsed();
-    let findings = capture.finish()?;
-    let malformed = capture::malformed_frames_of_ours(&file)?;
+    let file = capture.finish()?;
+    let us = [net::OUR_V4, net::OUR_V6].map(|ip| ip.parse().expect("addresses are written well"));
+    let findings = frames::judge(&file, &us)?;
+    let malformed = frames::malformed(&file, &us)?;
     Ok(Outcome {
         case,
         ours,

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-use super::control::{Control, Reply};
-use super::namespace::Namespace;
+use super::control::Control;
 use super::net;
-use super::process::Process;
+use crate::namespace::{Namespace, mac_text};
+use crate::process::{Process, Reply};
 
 /// From power-on to init's first word; 4 s on an idle machine, more when both cores are busy.
 const BOOT: Duration = Duration::from_secs(120);
@@ -50,6 +50,20 @@ impl Image {
     }
 }
 
+/// Makes a namespace with our end of the wire in it.
+fn namespace_with_tap(mtu: u32) -> Result<Namespace> {
+    let namespace = Namespace::new()?;
+    let mac = mac_text(net::OUR_MAC);
+    let (tap, v4, v6) = (net::TAP, net::OUR_V4, net::OUR_V6);
+    // The queue holds a burst while the emulated guest, 10 to 30 times slower, catches up.
+    namespace.shell(&format!(
+        "ip tuntap add dev {tap} mode tap && \
+         ip link set {tap} address {mac} mtu {mtu} txqueuelen 20000 up && \
+         ip addr add {v4}/24 dev {tap} && ip addr add {v6}/64 dev {tap} nodad"
+    ))?;
+    Ok(namespace)
+}
+
 /// A running guest with `rxe0` on `eth0`, on the tap of its namespace.
 #[derive(Debug)]
 pub struct Guest {
@@ -66,7 +80,7 @@ impl Guest {
     /// # Errors
     /// If the namespace can't be made, QEMU fails, or the guest's rxe device doesn't come up.
     pub fn boot(image: &Image, mtu: u32, folder: &Path) -> Result<Self> {
-        let namespace = Namespace::with_tap(mtu)?;
+        let namespace = namespace_with_tap(mtu)?;
         let socket = folder.join("control");
         let console = folder.join("console.log");
         let _ = std::fs::remove_file(&socket);
@@ -109,7 +123,7 @@ impl Guest {
                 "-device",
                 &format!(
                     "virtio-net-pci,netdev=n,romfile=,mac={}",
-                    net::mac_text(net::GUEST_MAC)
+                    mac_text(net::GUEST_MAC)
                 ),
             ]);
         let qemu = Process::start(&mut command, &folder.join("qemu.log"))?;

@@ -1,0 +1,147 @@
+//! Judges the RoCE frames of a capture file: the ICRC by a check of this crate's own, the form by tshark.
+
+use core::net::IpAddr;
+use std::fs::File;
+use std::io::{BufReader, Read};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+
+use crate::icrc::{self, Verdict};
+
+/// Larger than any frame here; a longer record means a broken file.
+const MAX_FRAME: u32 = 1 << 18;
+
+/// What a capture holds.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Findings {
+    /// RoCE frames that we sent.
+    pub ours: u64,
+    /// RoCE frames that others sent.
+    pub theirs: u64,
+    /// Descriptions of frames of ours with a wrong ICRC or that can't be checked, the first few.
+    pub our_faults: Vec<String>,
+    /// How many frames of ours are at fault.
+    pub our_bad: u64,
+    /// How many frames of others are; they show that the check itself is sound.
+    pub their_bad: u64,
+}
+
+/// Checks every frame of a pcap file; ours come from one of the addresses `us`.
+///
+/// # Errors
+/// If the file can't be read, or is no pcap file of Ethernet frames or IP packets.
+pub fn judge(file: &Path, us: &[IpAddr]) -> Result<Findings> {
+    let mut findings = Findings::default();
+    let mut number = 0u64;
+    each_packet(file, |packet| {
+        number += 1;
+        let fault = match icrc::check(packet) {
+            Verdict::NotRoce => return,
+            Verdict::Good => None,
+            Verdict::Bad { computed, carried } => {
+                Some(format!("ICRC {carried:#010x} in place of {computed:#010x}"))
+            }
+            Verdict::Unsound(what) => Some(what.to_owned()),
+        };
+        let ours = icrc::source(packet).is_some_and(|source| us.contains(&source));
+        let (frames, bad) = match ours {
+            true => (&mut findings.ours, &mut findings.our_bad),
+            false => (&mut findings.theirs, &mut findings.their_bad),
+        };
+        *frames += 1;
+        *bad += u64::from(fault.is_some());
+        if let Some(what) = fault.filter(|_| ours && findings.our_faults.len() < 5) {
+            findings.our_faults.push(format!("frame {number}: {what}"));
+        }
+    })?;
+    Ok(findings)
+}
+
+/// Walks a little-endian pcap file and hands over each frame without its link header.
+fn each_packet(file: &Path, mut take: impl FnMut(&[u8])) -> Result<()> {
+    const ETHERNET: u32 = 1;
+    const RAW_IP: u32 = 101;
+    let name = file.display();
+    let opened = File::open(file).with_context(|| format!("cannot read {name}"))?;
+    let mut reader = BufReader::new(opened);
+    let mut head = [0u8; 24];
+    reader
+        .read_exact(&mut head)
+        .with_context(|| format!("{name} is no pcap file"))?;
+    let (micros, nanos) = (0xa1b2_c3d4, 0xa1b2_3c4d);
+    ensure!(
+        [micros, nanos].contains(&le_u32(&head, 0)),
+        "{name} is no pcap file of this machine"
+    );
+    let raw = match le_u32(&head, 20) {
+        ETHERNET => false,
+        RAW_IP => true,
+        other => bail!("{name} holds frames of link type {other}"),
+    };
+    let mut record = [0u8; 16];
+    let mut frame = Vec::new();
+    loop {
+        match reader.read_exact(&mut record) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {name}")),
+        }
+        let length = le_u32(&record, 8);
+        ensure!(length <= MAX_FRAME, "{name} has a record of {length} bytes");
+        frame.resize(length as usize, 0);
+        reader
+            .read_exact(&mut frame)
+            .with_context(|| format!("{name} is cut"))?;
+        take(if raw {
+            &frame
+        } else {
+            icrc::inside_ethernet(&frame)
+        });
+    }
+}
+
+fn le_u32(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+/// Has tshark dissect the file and returns the frames that we sent and it calls malformed.
+///
+/// Two guesses of its about what a payload might be are set aside, for they say nothing of our headers:
+/// RPC-over-RDMA, which claims any small SEND, and an EtherType in the first bytes of a payload whose
+/// next two are zero, which a counter or padding makes up easily. Both begin where the RoCE headers end.
+///
+/// # Errors
+/// If tshark fails.
+pub fn malformed(file: &Path, us: &[IpAddr]) -> Result<Vec<String>> {
+    let ours: Vec<String> = us
+        .iter()
+        .map(|ip| match ip {
+            IpAddr::V4(ip) => format!("ip.src == {ip}"),
+            IpAddr::V6(ip) => format!("ipv6.src == {ip}"),
+        })
+        .collect();
+    let filter = format!(
+        "_ws.malformed && udp.dstport == 4791 && ({}) && \
+         !(frame.protocols contains \"infiniband:ethertype\")",
+        ours.join(" || ")
+    );
+    let output = Command::new("tshark")
+        .arg("-r")
+        .arg(file)
+        .args(["-n", "--disable-protocol", "rpcordma", "-Y", &filter])
+        .output()
+        .context("cannot run tshark")?;
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success(),
+        "tshark failed on {}: {}",
+        file.display(),
+        stderr.trim()
+    );
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .map(|line| line.trim().to_owned())
+        .collect())
+}
