@@ -108,7 +108,11 @@ fn start() -> Result<(u32, u32)> {
         println!("interop: no case matches {:?}", options.filters);
         return Ok((0, 0));
     }
-    if let Some(reason) = needs::unavailable(needs::GUEST) {
+    let no_taps = || {
+        let missing = !Path::new("/dev/net/tun").exists();
+        missing.then(|| "this machine has no /dev/net/tun".to_owned())
+    };
+    if let Some(reason) = needs::unavailable(needs::GUEST).or_else(no_taps) {
         if std::env::var_os("CI").is_some() {
             bail!("{reason}, and in CI no tier may be skipped");
         }
