@@ -3,6 +3,7 @@
 pub mod capture;
 pub mod command;
 pub mod frames;
+pub mod fuzzing;
 pub mod guest;
 pub mod hosts;
 pub mod icrc;
