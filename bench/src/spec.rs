@@ -2,6 +2,9 @@
 
 mod args;
 mod impair;
+mod options;
+mod pending;
+mod resolve;
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -9,14 +12,14 @@ use std::path::PathBuf;
 
 use roce_engine::verbs::{Mtu, Service};
 
+pub use args::DEFAULT_ROW_EVERY_S;
 pub use impair::ImpairSpec;
+pub use options::{Form, Pace, QpOptions, RateLimit, RateUnit, Shown};
 
 /// The TCP port of perftest's exchange.
 pub const DEFAULT_PORT: u16 = 18_515;
 /// The size of the largest message of `-a`.
 pub const LARGEST_OF_ALL: u64 = 1 << 23;
-/// Above this message size every request is signaled, unless `-Q` says otherwise.
-const CQ_MODERATION_LIMIT: u64 = 8192;
 /// Above this iteration count the bandwidth peak is not measured: its cost is quadratic.
 pub const PEAK_LIMIT: u64 = 20_000;
 
@@ -213,6 +216,8 @@ pub struct Spec {
     pub mtu: Option<Mtu>,
     /// Bytes of a message; the largest with `-a` (`-s`).
     pub size: u64,
+    /// The size was asked for: a path that is too narrow for its datagrams is an error.
+    pub size_given: bool,
     /// Runs all sizes from 2 to 8 MiB (`-a`).
     pub all_sizes: bool,
     /// Messages per QP, or exchanges; 0 in duration mode (`-n`).
@@ -233,6 +238,12 @@ pub struct Spec {
     pub post_list: u32,
     /// Outstanding reads and atomics (`-o`); the device's maximum if absent.
     pub outs: Option<u8>,
+    /// How QPs are made.
+    pub qp: QpOptions,
+    /// How messages follow each other.
+    pub pace: Pace,
+    /// What the table shows.
+    pub shown: Shown,
     /// The TCP port of the exchange (`-p`); 0 lets a server take any.
     pub port: u16,
     /// The coded ack timeout (`-u`).
@@ -286,6 +297,7 @@ impl Spec {
             gid_index: None,
             mtu: None,
             size: test.default_size(),
+            size_given: false,
             all_sizes: false,
             iters: test.default_iters(),
             bidirectional: false,
@@ -296,6 +308,9 @@ impl Spec {
             cq_mod: 0,
             post_list: 1,
             outs: None,
+            qp: QpOptions::default(),
+            pace: Pace::default(),
+            shown: Shown::default(),
             port: DEFAULT_PORT,
             qp_timeout: 14,
             report_gbits: false,
@@ -320,69 +335,6 @@ impl Spec {
         spec
     }
 
-    /// Sets depths and CQ moderation from what was asked, as perftest's parser does: the transmit depth is
-    /// clamped to the iterations, the receive depth too and then made even, the moderation to the transmit depth.
-    ///
-    /// Call it after size, iterations, duration and post list are known.
-    pub fn resolve_depths(&mut self, tx: Option<u32>, rx: Option<u32>, cq_mod: Option<u32>) {
-        let clamp = |depth: u32| match self.duration {
-            None => depth.min(u32::try_from(self.iters).unwrap_or(u32::MAX)),
-            Some(_) => depth,
-        };
-        let default_tx = if self.test.is_bandwidth() { 128 } else { 1 };
-        self.tx_depth = clamp(tx.unwrap_or(default_tx)).max(1);
-        self.rx_depth = match self.test.op {
-            Op::Send => {
-                let depth = clamp(rx.unwrap_or(512));
-                if self.duration.is_none() {
-                    depth + depth % 2
-                } else {
-                    depth
-                }
-            }
-            _ => 1,
-        };
-        let default_mod = if self.post_list > 1 {
-            self.post_list
-        } else if self.size > CQ_MODERATION_LIMIT && !self.all_sizes {
-            1
-        } else {
-            100
-        };
-        self.cq_mod = cq_mod.unwrap_or(default_mod).min(self.tx_depth).max(1);
-    }
-
-    /// Returns whether this end is a client.
-    pub const fn is_client(&self) -> bool {
-        matches!(self.role, Role::Client { .. })
-    }
-
-    /// Returns whether this end posts requests: everywhere but at the server of a one-way bandwidth test,
-    /// and at the server of a READ or atomic latency test.
-    pub const fn is_requester(&self) -> bool {
-        match self.test.metric {
-            Metric::Bandwidth => self.is_client() || self.bidirectional,
-            Metric::Latency => self.is_client() || !self.test.is_fetch(),
-        }
-    }
-
-    /// Returns the message sizes of the run, in order.
-    pub fn sizes(&self) -> Vec<u64> {
-        if self.all_sizes {
-            (1..=23).map(|power| 1 << power).collect()
-        } else {
-            vec![self.size]
-        }
-    }
-
-    /// Returns whether the peak is measured: a counted bandwidth run that is short enough, at an end that sends.
-    pub const fn measures_peak(&self) -> bool {
-        self.test.is_bandwidth()
-            && self.duration.is_none()
-            && self.iters <= PEAK_LIMIT
-            && (self.is_requester() || !matches!(self.test.op, Op::Send))
-    }
-
     /// Returns the server's half of a lab run: the same test, without the files that the client writes.
     ///
     /// The port is the client's; the caller sets another, or 0 for any.
@@ -398,6 +350,10 @@ impl Spec {
             out_json: None,
             json: None,
             pcap: None,
+            shown: Shown {
+                no_peak: self.shown.no_peak,
+                ..Shown::default()
+            },
             bind_source_ip: self.bind_source_ip.or(loopback),
             ..self.clone()
         }

@@ -1,6 +1,11 @@
 //! The command line that repeats a run.
 
-use super::{AtomicKind, Role, Spec, Trace};
+use roce_engine::verbs::Service;
+
+use super::{AtomicKind, Op, Role, Spec, Trace};
+
+/// perftest's seconds between two rows of `--run_infinitely`.
+pub const DEFAULT_ROW_EVERY_S: u32 = 5;
 
 /// Collects words.
 struct Words(Vec<String>);
@@ -48,44 +53,91 @@ impl Spec {
     }
 
     fn test_words(&self, words: &mut Words) {
-        let mut plain = Self {
-            role: self.role.clone(),
-            all_sizes: self.all_sizes,
-            size: self.size,
-            iters: self.iters,
-            duration: self.duration,
-            post_list: self.post_list,
-            ..Self::new(self.test)
-        };
-        if self.all_sizes {
-            words.flag("-a", true);
-        } else {
-            words.unless("-s", self.size, self.test.default_size());
+        match self.service {
+            Service::Rc => {}
+            Service::Uc => words.value("-c", Some("UC")),
+            Service::Ud => words.value("-c", Some("UD")),
         }
-        match self.duration {
-            None => words.unless("-n", self.iters, self.test.default_iters()),
-            Some(span) => {
-                words.value("-D", Some(span.total.as_secs_f64()));
-                let default = span.total.as_secs() / 4;
-                words.unless("-f", span.margin.as_secs_f64(), default as f64);
-            }
-        }
+        words.flag("-a", self.all_sizes);
+        let size_asked = self.size_given || self.size != self.test.default_size();
+        words.value("-s", (size_asked && !self.all_sizes).then_some(self.size));
+        self.end_words(words);
         words.flag("-b", self.bidirectional);
         words.unless("-q", self.qps, 1);
         words.unless("-l", self.post_list, 1);
+        self.depth_words(words);
+        words.value("-o", self.outs);
+        if self.atomic != AtomicKind::default() {
+            words.value("-A", Some(self.atomic.name()));
+        }
+        self.pace_words(words);
+        self.shown_words(words);
+    }
+
+    /// What ends the run.
+    fn end_words(&self, words: &mut Words) {
+        if let Some(seconds) = self.pace.row_every_s {
+            words.flag("--run_infinitely", true);
+            words.unless("-D", seconds, DEFAULT_ROW_EVERY_S);
+        } else if let Some(span) = self.duration {
+            words.value("-D", Some(span.total.as_secs_f64()));
+            let default = span.total.as_secs() / 4;
+            words.unless("-f", span.margin.as_secs_f64(), default as f64);
+        } else {
+            words.unless("-n", self.iters, self.test.default_iters());
+        }
+    }
+
+    fn depth_words(&self, words: &mut Words) {
+        // The options that depths depend on.
+        let mut plain = Self {
+            tx_depth: 0,
+            rx_depth: 0,
+            cq_mod: 0,
+            ..self.clone()
+        };
         plain.resolve_depths(None, None, None);
         words.unless("-t", self.tx_depth, plain.tx_depth);
         words.unless("-r", self.rx_depth, plain.rx_depth);
         plain.resolve_depths(Some(self.tx_depth), Some(self.rx_depth), None);
         words.unless("-Q", self.cq_mod, plain.cq_mod);
-        words.value("-o", self.outs);
-        if self.atomic != AtomicKind::default() {
-            words.value("-A", Some(self.atomic.name()));
+    }
+
+    fn pace_words(&self, words: &mut Words) {
+        let pace = &self.pace;
+        if pace.with_imm {
+            let send = self.test.op == Op::Send;
+            words.flag(
+                if send {
+                    "--send_with_imm"
+                } else {
+                    "--write_with_imm"
+                },
+                true,
+            );
         }
+        words.flag("--reversed", pace.reversed);
+        words.flag("--perform_warm_up", pace.warm_up);
+        words.unless("--latency_gap", pace.latency_gap_us, 0);
+        if let Some(limit) = pace.rate {
+            words.value("--rate_limit", Some(limit.rate));
+            words.value("--rate_units", Some(limit.unit.letter()));
+            words.unless("--burst_size", limit.burst, self.tx_depth);
+        }
+    }
+
+    fn shown_words(&self, words: &mut Words) {
         words.flag("-F", self.cpu_freq);
         words.flag("-H", self.histogram);
         words.flag("-U", self.unsorted);
+        words.flag("-C", self.shown.cycles);
+        words.flag("-N", self.shown.no_peak);
         words.flag("--report_gbits", self.report_gbits);
+        words.flag("--report-both", self.shown.both);
+        words.flag("--cpu_util", self.shown.cpu_util);
+        words.value("--output", self.shown.form.name());
+        words.value("-w", self.shown.least_bandwidth);
+        words.value("-y", self.shown.least_rate);
     }
 
     fn path_words(&self, words: &mut Words) {
@@ -95,6 +147,19 @@ impl Spec {
         words.unless("-p", self.port, super::DEFAULT_PORT);
         words.unless("-u", self.qp_timeout, 14);
         words.unless("--tclass", self.tclass, 0);
+        words.unless("-S", self.qp.service_level, 0);
+        words.unless("--pkey_index", self.qp.pkey_index, 0);
+        words.unless("--retry_count", self.qp.retry_count, 7);
+        let labels: Vec<String> = self.qp.flow_labels.iter().map(u32::to_string).collect();
+        words.value(
+            "--flow_label",
+            (!labels.is_empty()).then(|| labels.join(",")),
+        );
+        words.unless("-I", self.qp.inline_size, 0);
+        words.flag("-e", self.qp.events);
+        words.flag("--use-srq", self.qp.use_srq);
+        words.flag("--mr_per_qp", self.qp.mr_per_qp);
+        words.flag("--use_hugepages", self.qp.hugepages);
         words.flag("--ipv6", self.ipv6);
         words.flag("--ipv6-addr", self.ipv6_addr);
         words.value("--bind_source_ip", self.bind_source_ip);

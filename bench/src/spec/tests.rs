@@ -133,3 +133,96 @@ fn peak_is_for_short_counted_runs_of_a_sender() {
         .measures_peak()
     );
 }
+
+#[test]
+fn receivers_of_unreliable_senders_have_deep_queues() {
+    let depth = |service, iters, asked| {
+        let mut spec = Spec {
+            service,
+            iters,
+            ..Spec::new(SEND_BW)
+        };
+        spec.resolve_depths(None, asked, None);
+        spec.rx_depth
+    };
+    assert_eq!(depth(Service::Ud, 1000, None), 1000);
+    assert_eq!(depth(Service::Uc, 99_999, None), 16_000);
+    assert_eq!(depth(Service::Uc, 99_999, Some(64)), 64);
+    assert_eq!(depth(Service::Rc, 99_999, None), 512);
+    let mut imm = Spec::new(WRITE_BW);
+    imm.pace.with_imm = true;
+    imm.resolve_depths(None, None, None);
+    assert_eq!(imm.rx_depth, 512);
+}
+
+#[test]
+fn moderation_of_datagrams_and_events_ignores_the_size() {
+    let mut spec = Spec {
+        service: Service::Ud,
+        ..Spec::new(SEND_BW)
+    };
+    spec.resolve_depths(None, None, None);
+    assert_eq!(spec.cq_mod, 100);
+    spec.service = Service::Rc;
+    spec.qp.events = true;
+    spec.resolve_depths(None, None, None);
+    assert_eq!(spec.cq_mod, 100);
+    spec.resolve_depths(None, Some(20), None);
+    assert_eq!(spec.cq_mod, 20);
+}
+
+#[test]
+fn datagrams_fit_the_path() {
+    let mut spec = Spec {
+        service: Service::Ud,
+        ..Spec::new(SEND_BW)
+    };
+    let words = spec.fit_path(Mtu::B1024).unwrap().unwrap();
+    assert!(words.contains("Max msg size in UD is MTU 1024"));
+    assert_eq!((spec.size, spec.fit_path(Mtu::B4096)), (1024, Ok(None)));
+    spec.all_sizes = true;
+    spec.size = LARGEST_OF_ALL;
+    spec.fit_path(Mtu::B256).unwrap();
+    assert_eq!(spec.sizes(), [2, 4, 8, 16, 32, 64, 128, 256]);
+    let asked = Spec {
+        size: 2048,
+        size_given: true,
+        service: Service::Ud,
+        ..Spec::new(SEND_BW)
+    };
+    let error = asked.clone().fit_path(Mtu::B1024).unwrap_err();
+    assert!(error.contains("-s 1024 or less"), "{error}");
+    let connected = Spec {
+        service: Service::Uc,
+        ..asked
+    };
+    assert_eq!(connected.clone().fit_path(Mtu::B1024), Ok(None));
+}
+
+#[test]
+fn reversal_turns_the_traffic_and_not_the_roles() {
+    let mut server = Spec::new(WRITE_BW);
+    assert!(!server.is_active() && !server.is_requester());
+    server.pace.reversed = true;
+    assert!(server.is_active() && server.is_requester() && !server.is_client());
+    let mut client = Spec {
+        role: Role::Client { host: "h".into() },
+        ..Spec::new(SEND_BW)
+    };
+    client.pace.reversed = true;
+    assert!(!client.is_requester() && client.is_receiver() && client.is_client());
+    assert!(!client.measures_peak());
+}
+
+#[test]
+fn what_the_runner_cannot_do_is_named() {
+    for test in Test::ALL {
+        assert_eq!(Spec::new(test).unsupported_by_runner(), [""; 0]);
+    }
+    let mut spec = Spec {
+        service: Service::Ud,
+        ..Spec::new(SEND_BW)
+    };
+    spec.qp.use_srq = true;
+    assert_eq!(spec.unsupported_by_runner(), ["-c UD", "--use-srq"]);
+}
