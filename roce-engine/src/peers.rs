@@ -2,6 +2,7 @@
 
 use core::net::IpAddr;
 
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use crate::congestion::Window;
@@ -12,7 +13,8 @@ struct Peer {
     window: Window,
     in_flight: u32,
     users: u32,
-    waiting: Vec<u32>,
+    /// QPs that wait for room, the one that waits longest first.
+    waiting: VecDeque<u32>,
 }
 
 /// All peers of a device.
@@ -30,7 +32,7 @@ impl PeerTable {
             .position(|peer| peer.remote == remote && peer.users > 0);
         let place = known.or_else(|| self.peers.iter().position(|peer| peer.users == 0));
         let place = place.unwrap_or_else(|| {
-            let waiting = Vec::new();
+            let waiting = VecDeque::new();
             self.peers.push(Peer {
                 remote,
                 window: window.clone(),
@@ -86,7 +88,7 @@ impl PeerTable {
     pub(crate) fn wait(&mut self, place: usize, index: u32) {
         let waiting = &mut self.peers[place].waiting;
         if !waiting.contains(&index) {
-            waiting.push(index);
+            waiting.push_back(index);
         }
     }
 
@@ -95,7 +97,7 @@ impl PeerTable {
         if self.room(place) == 0 {
             return None;
         }
-        self.peers[place].waiting.pop()
+        self.peers[place].waiting.pop_front()
     }
 }
 
@@ -115,9 +117,10 @@ mod tests {
         assert_eq!(peers.room(b), 2);
         peers.update(b, 0, 2);
         peers.wait(b, 42);
+        peers.wait(b, 43);
         assert_eq!(peers.wake(a), None);
         peers.update(a, 6, 5);
-        assert_eq!(peers.wake(a), Some(42));
+        assert_eq!(peers.wake(a), Some(42), "the one that waits longest");
         peers.leave(a, 5, 1);
         peers.leave(b, 2, 2);
         let c = peers.join(IpAddr::V4(Ipv4Addr::BROADCAST), Window::new(8, 8));

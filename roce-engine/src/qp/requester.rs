@@ -265,7 +265,11 @@ impl Qp {
         // What this call has sent is not in the peer's figure yet.
         let unreported = in_flight.saturating_sub(requester.reported_in_flight);
         let reliable = self.init.service == Service::Rc;
-        if reliable && in_flight > 0 && shared.peers.room(path.peer) < unreported + segment.psns {
+        let room = shared.peers.room(path.peer);
+        let needed = unreported + segment.psns;
+        // A QP stops only where an acknowledgement is on its way, or it takes a timeout to go on.
+        let asked = requester.since_ack_request == 0;
+        if reliable && in_flight > 0 && room < needed && asked {
             return Err(Blocked::PeerWindow);
         }
         if segment.len > 0
@@ -280,6 +284,7 @@ impl Qp {
         let wanted = segment.last
             || segment.len == 0
             || requester.since_ack_request + 1 >= interval
+            || room <= needed
             || in_flight + 1 >= window;
         // Never on UC: there is nobody to answer.
         let ack_request = reliable && wanted;
