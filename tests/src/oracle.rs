@@ -140,10 +140,10 @@ impl Direction {
         adds: &mut SharedAdds,
     ) -> Verdict {
         if index < self.completed || index >= self.posted {
-            return self.wrong(
-                index,
-                format!("completed out of turn (next is {})", self.completed),
-            );
+            let (name, next) = (&self.name, self.completed);
+            return Err(format!(
+                "{name}: {index} completed out of turn (next is {next})"
+            ));
         }
         if let Some((first, status)) = self.failed {
             if index != self.completed || wc.status != Status::WrFlushErr {
@@ -474,3 +474,6 @@ impl Direction {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;

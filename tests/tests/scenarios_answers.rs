@@ -3,7 +3,7 @@
 //! "Bug N" and "trap N" are explained in `docs/scenarios.md`.
 
 use roce_engine::verbs::{QpState, RKey, Status};
-use roce_tests::pair::{Rogue, named};
+use roce_tests::pair::{Pair, Rogue, named};
 use roce_wire::{Ext, Opcode};
 
 const ACK: Opcode = Opcode::RC_ACKNOWLEDGE;
@@ -235,6 +235,25 @@ fn acknowledgements_come_when_asked_for() {
     rogue.expect_replies(&[]);
     rogue.request(Opcode::RC_RDMA_WRITE_ONLY, 3, ext, &[9; 4]);
     rogue.expect_replies(&[(ACK, 203, Some(0x1f))]);
+}
+
+/// Trap 45: one acknowledgement answers a whole burst, and all of its messages complete.
+#[test]
+fn one_acknowledgement_covers_a_burst() {
+    let mut pair = Pair::new();
+    let write = pair.write_to(0, 0);
+    for id in 0..50 {
+        pair.post(0, id, write, (0, 100));
+    }
+    pair.run();
+    let all: Vec<(u64, Status)> = (0..50).map(|id| (id, Status::Success)).collect();
+    pair.expect_sent(0, &all);
+    assert!(
+        pair.packets(1).len() < 10,
+        "{} acknowledgements",
+        pair.packets(1).len()
+    );
+    assert!(pair.counter(1, "acks_coalesced") > 40);
 }
 
 /// The extended headers that an opcode has, on the device's memory.

@@ -4,10 +4,11 @@
 
 use roce_engine::sim::{Action, PortId, Rule};
 use roce_engine::verbs::{
-    AsyncEvent, Backend, Completion, CqError, Payload, PostError, QpAttr, QpState, SendFlags,
-    SendOp, SendWr, Status, WcOpcode,
+    AsyncEvent, Backend, Completion, CqError, Payload, PostError, Qp, QpAttr, QpCaps, QpInit,
+    QpState, SendFlags, SendOp, SendWr, Service, Status, WcOpcode,
 };
 use roce_tests::pair::Pair;
+use roce_tests::rc::{RcEnd, address};
 use roce_wire::Opcode;
 
 /// Trap 47: to the error state, everything posted comes back flushed, in order, once, signaled or not,
@@ -74,7 +75,7 @@ fn a_queue_pair_is_as_new_after_reset() {
     for side in 0..2 {
         let end = &pair.ends[side];
         let peer = pair.ends[1 - side].qpn;
-        let attributes = roce_tests::rc::RcEnd::new(roce_tests::rc::address(false, 1 - side), peer);
+        let attributes = RcEnd::new(address(false, 1 - side), peer);
         attributes
             .connect(pair.world.device(side), end.qp)
             .expect("legal attributes");
@@ -322,6 +323,84 @@ fn the_replay_table_may_shrink_under_traffic() {
         pair.ends[0].bytes(100_000, 20_000),
         pair.ends[1].original(0, 20_000)
     );
+}
+
+/// Hundreds of QPs on one device share its link fairly: all of them finish, and none finishes long
+/// before the others.
+#[test]
+fn hundreds_of_queue_pairs_share_a_device() {
+    let mut pair = Pair::with(|setup| {
+        setup.engine.max_qp = 512;
+        setup.cq_depth = 512;
+        setup.slots = 16;
+    });
+    let write = pair.write_to(0, 0);
+    let mut qps = vec![(pair.ends[0].qp, pair.ends[1].qp)];
+    for _ in 1..300 {
+        qps.push(connect_more(&mut pair));
+    }
+    for (id, (qp, _)) in qps.iter().enumerate() {
+        let sges = [pair.ends[0].sge(0, 8192)];
+        let request = SendWr {
+            wr_id: id as u64,
+            op: write,
+            payload: Payload::Sges(&sges),
+            flags: SendFlags::SIGNALED,
+        };
+        pair.world
+            .device(0)
+            .post_send(*qp, &[request])
+            .expect("room for one");
+    }
+    pair.run();
+    let mut done: Vec<u64> = pair.sent(0).iter().map(|wc| wc.wr_id).collect();
+    assert_eq!(done.len(), 300);
+    done.sort_unstable();
+    assert!(done.into_iter().eq(0..300));
+    assert_eq!(
+        pair.counter(0, "local_ack_timeout_err"),
+        0,
+        "no QP waits for its turn that long"
+    );
+    assert_eq!(pair.ends[1].bytes(0, 8192), pair.ends[0].original(0, 8192));
+}
+
+/// Connects another QP of each device, on the same CQs.
+fn connect_more(pair: &mut Pair) -> (Qp, Qp) {
+    let qps = [0, 1].map(|side| {
+        let end = &pair.ends[side];
+        let init = QpInit {
+            service: Service::Rc,
+            pd: end.pd,
+            send_cq: end.send_cq,
+            recv_cq: end.recv_cq,
+            caps: QpCaps {
+                max_send_wr: 1,
+                max_recv_wr: 1,
+                max_send_sge: 1,
+                max_recv_sge: 1,
+                max_inline: 0,
+            },
+            srq: None,
+            sq_sig_all: false,
+        };
+        pair.world
+            .device(side)
+            .create_qp(&init)
+            .expect("a queue pair")
+    });
+    for side in 0..2 {
+        let peer = pair
+            .world
+            .device(1 - side)
+            .query_qp(qps[1 - side])
+            .expect("it exists");
+        let attributes = RcEnd::new(address(false, 1 - side), peer.qpn);
+        attributes
+            .connect(pair.world.device(side), qps[side])
+            .expect("legal attributes");
+    }
+    (qps[0], qps[1])
 }
 
 fn modify(pair: &mut Pair, side: usize, state: QpState) {

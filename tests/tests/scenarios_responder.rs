@@ -133,6 +133,24 @@ fn wrong_lengths_are_refused() {
     }
 }
 
+/// A RETH that names more than 2^31 bytes is an invalid request, whatever its key is good for.
+#[test]
+fn messages_beyond_two_gibibytes_are_refused() {
+    for opcode in [Opcode::RC_RDMA_WRITE_FIRST, Opcode::RC_RDMA_READ_REQUEST] {
+        for length in [(1 << 31) + 1, u32::MAX] {
+            let mut rogue = Rogue::new();
+            let ext = extended(&rogue, opcode, length);
+            let payload: &[u8] = if opcode == Opcode::RC_RDMA_WRITE_FIRST {
+                &[7; 1024]
+            } else {
+                &[]
+            };
+            rogue.request(opcode, 0, ext, payload);
+            expect_refused(&mut rogue, 0x61);
+        }
+    }
+}
+
 /// Trap 42 and "Different path MTUs": a peer whose path MTU is larger is refused at its first packet.
 #[test]
 fn a_larger_path_mtu_shows_as_an_invalid_request() {

@@ -38,6 +38,8 @@ pub struct Plan {
     pub slots: [usize; 2],
     /// Packets that a QP may have unacknowledged at first.
     pub window_start: u32,
+    /// Packets that all QPs to the peer together may have unacknowledged.
+    pub peer_window: u32,
     /// Packets that a QP may send before the next QP's turn.
     pub quantum: u32,
     /// Plain ACKs wait a turn.
@@ -120,6 +122,9 @@ impl Plan {
         } else {
             random_faults(&mut rng, exact_icrc)
         };
+        if rng.chance(0.08) {
+            faults = faults.map(|faults| Faults::delay(faults.latency));
+        }
         let budget = Budget::random(&mut rng, connections);
         let timeout = timeout_code(&mut rng, &faults, &budget, connections, mtu, mode);
         let make =
@@ -136,12 +141,21 @@ impl Plan {
             fault_phase: ack_timeout(timeout) * 4,
             slots: [(); 2].map(|()| rng.pick(&[1, 2, 7, 64, 256])),
             window_start: rng.pick(&[1, 3, 16, 64, 64]),
+            peer_window: rng.pick(&[2, 20, 1024, 1024]),
             quantum: rng.pick(&[1, 4, 64, 64]),
             defer_acks: rng.chance(0.7),
             one_cq: rng.chance(0.5),
             shared_words,
             connections: (0..connections).map(|_| make(&mut rng)).collect(),
         }
+    }
+}
+
+impl Plan {
+    /// Returns whether the network only delays, so that nothing may time out.
+    pub fn is_calm(&self) -> bool {
+        let calm = |faults: &Faults| *faults == Faults::delay(faults.latency);
+        self.mode == Mode::Liveness && self.faults.iter().all(calm)
     }
 }
 

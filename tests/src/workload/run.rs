@@ -337,6 +337,12 @@ impl<'a> Driver<'a> {
             }
             self.adds[side].on_end(&self.sides[side].shared.region, &self.open_adds(1 - side))?;
             self.check_flushed(world, side)?;
+            let timeouts = world.device(side).engine().counters().local_ack_timeout_err;
+            if self.plan.is_calm() && timeouts > 0 {
+                return Err(format!(
+                    "side {side}: {timeouts} timeouts without any fault"
+                ));
+            }
             while let Some(event) = world.device(side).poll_event() {
                 if !matches!(
                     event,

@@ -77,6 +77,7 @@ fn config(plan: &Plan, rng: &mut Rng) -> EngineConfig {
         max_mr: 128,
         max_pd: 4,
         window_start: plan.window_start,
+        peer_window_max: plan.peer_window,
         quantum: plan.quantum,
         defer_acks: plan.defer_acks,
         ..EngineConfig::default()
