@@ -7,6 +7,7 @@ pub mod fuzzing;
 pub mod guest;
 pub mod hosts;
 pub mod icrc;
+pub mod lan;
 pub mod namespace;
 pub mod needs;
 pub mod oracle;

@@ -1,0 +1,6 @@
+//! What each service and object does, in virtual time: UC, UD, shared receive queues, memory windows,
+//! completion queues, draining and destroying.
+
+mod srq;
+mod uc_loss;
+mod ud;
