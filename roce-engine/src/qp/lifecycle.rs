@@ -244,6 +244,8 @@ impl Qp {
             self.complete_head(shared, Status::WrFlushErr);
         } else if self.may_request() {
             self.wake(shared);
+            // It is done with: what is posted after a return to RTS is the next to be sent.
+            self.requester.cursor = self.requester.queue.head();
         }
         Ok(())
     }
