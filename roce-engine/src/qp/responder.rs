@@ -185,6 +185,10 @@ impl Qp {
                 self.responder.expect = Expect::Start;
                 match refusal {
                     Refusal::NotReady => shared.counters.drop_no_receive += 1,
+                    // Our own fault: every message that took this receive would be lost.
+                    Refusal::Violation(violation) if violation.outcome().local => {
+                        self.fail(shared, violation);
+                    }
                     Refusal::Violation(_) => shared.counters.drop_unreliable += 1,
                 }
             }
@@ -409,6 +413,14 @@ impl Qp {
 
     /// Refuses a request for good: a fatal NAK, the receive it was written to, then all the rest.
     pub(super) fn refuse(&mut self, shared: &mut Shared, violation: Violation, psn: Psn) {
+        self.fail(shared, violation);
+        let nak = Nak::Fatal(violation.outcome().nak);
+        self.responder.due.ask_nak(nak, psn);
+        self.wake(shared);
+    }
+
+    /// Fails the receive in progress and the QP with it.
+    fn fail(&mut self, shared: &mut Shared, violation: Violation) {
         let outcome = violation.outcome();
         if let Some((wqe, _)) = self.responder.take_receive() {
             self.fail_receive(shared, &wqe, outcome.receive);
@@ -421,8 +433,6 @@ impl Qp {
             AsyncEvent::QpRequestError(self.qpn)
         });
         self.enter_error(shared);
-        self.responder.due.ask_nak(Nak::Fatal(outcome.nak), psn);
-        self.wake(shared);
     }
 }
 

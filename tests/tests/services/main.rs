@@ -2,5 +2,6 @@
 //! completion queues, draining and destroying.
 
 mod srq;
+mod uc;
 mod uc_loss;
 mod ud;
