@@ -235,7 +235,7 @@ impl MemoryTable {
             return false;
         };
         // A bound window must be invalidated first: a type 2 window is never re-bound in flight.
-        if !legal || index != mw.handle || window.pd != pd || window.bound.is_some() {
+        if !legal || index != place || window.pd != pd || window.bound.is_some() {
             return false;
         }
         window.tag = tag;
@@ -322,6 +322,7 @@ impl MemoryTable {
         if let Some((index, _)) = binding.and_then(|bound| split(bound.region))
             && let Some(Entry::Region(registration)) = self.entries.at_mut(index)
         {
+            // Not under the windows that are bound to it.
             registration.windows -= 1;
         }
     }
