@@ -67,6 +67,15 @@ impl<T> Arena<T> {
         Some(value)
     }
 
+    /// Passes over the next generation of a slot if it agrees with `generation` in the bits of `mask`.
+    pub(crate) fn skip(&mut self, index: u32, generation: u32, mask: u32) {
+        if let Some(slot) = self.slots.get_mut(index as usize)
+            && (slot.generation ^ generation) & mask == 0
+        {
+            slot.generation = slot.generation.wrapping_add(1);
+        }
+    }
+
     /// Returns the value at an index, whatever its generation.
     pub(crate) fn at(&self, index: u32) -> Option<&T> {
         self.slots.get(index as usize)?.value.as_ref()
@@ -128,6 +137,17 @@ mod tests {
         assert_eq!(again, (index, 8));
         assert!(arena.named(index, generation, !0).is_none());
         assert_eq!(arena.named(index, 8, !0), Some(&'b'));
+    }
+
+    #[test]
+    fn a_generation_can_be_passed_over() {
+        let mut arena = Arena::new(1, 7);
+        arena.insert('a').expect("room");
+        arena.remove(0);
+        arena.skip(0, 0x109, 0xff);
+        assert_eq!(arena.vacant(), Some((0, 8)), "another one");
+        arena.skip(0, 0x108, 0xff);
+        assert_eq!(arena.vacant(), Some((0, 9)));
     }
 
     #[test]

@@ -51,6 +51,8 @@ struct Registration {
 #[derive(Debug)]
 struct MemoryWindow {
     pd: Pd,
+    /// The tag that it was made with: its owner names it by this one.
+    made: u8,
     tag: u8,
     bound: Option<Binding>,
 }
@@ -191,25 +193,37 @@ impl MemoryTable {
         self.hold_pd(pd)?;
         self.entries.insert(Entry::Window(MemoryWindow {
             pd,
+            made: tag,
             tag,
             bound: None,
         }));
+        let key = key_of(index, tag);
         Ok(Mw {
-            handle: index,
-            rkey: RKey(key_of(index, tag)),
+            handle: key,
+            rkey: RKey(key),
         })
     }
 
     /// Destroys a memory window, bound or not.
     pub(crate) fn dealloc_mw(&mut self, mw: Mw) -> Result<(), CreateError> {
-        let Some(Entry::Window(window)) = self.entries.at_mut(mw.handle) else {
+        let Some((index, window)) = self.window_mut(mw) else {
             return Err(CreateError::NoSuchObject("memory window"));
         };
-        let (pd, bound) = (window.pd, window.bound.take());
+        let (pd, tag, bound) = (window.pd, window.tag, window.bound.take());
         self.unbound(bound);
-        self.entries.remove(mw.handle);
+        self.entries.remove(index);
+        // Peers may know the last key, which must not be that of what takes this place.
+        self.entries.skip(index, tag.into(), 0xff);
         self.release_pd(pd);
         Ok(())
+    }
+
+    fn window_mut(&mut self, mw: Mw) -> Option<(u32, &mut MemoryWindow)> {
+        let (index, made) = split(mw.handle)?;
+        match self.entries.at_mut(index)? {
+            Entry::Window(window) if window.made == made => Some((index, window)),
+            Entry::Window(_) | Entry::Region(_) => None,
+        }
     }
 
     /// Binds a window under a new key; false if the window, the region or the key does not allow it.
@@ -231,7 +245,7 @@ impl MemoryTable {
             && (!writes || registration.access.contains(Access::LOCAL_WRITE))
             && inside
             && binding.length > 0;
-        let Some(Entry::Window(window)) = self.entries.at_mut(mw.handle) else {
+        let Some((place, window)) = self.window_mut(mw) else {
             return false;
         };
         // A bound window must be invalidated first: a type 2 window is never re-bound in flight.
@@ -308,8 +322,9 @@ impl MemoryTable {
     /// Returns whether a QP may end this key's use.
     pub(crate) fn may_invalidate(&self, pd: Pd, qpn: Qpn, rkey: RKey) -> bool {
         match self.named(rkey.0) {
+            // Not under the windows that are bound to it.
             Some((_, Entry::Region(registration))) => {
-                registration.pd == pd && registration.remote_valid
+                registration.pd == pd && registration.remote_valid && registration.windows == 0
             }
             Some((_, Entry::Window(window))) => {
                 window.pd == pd && window.bound.is_some_and(|bound| bound.qpn == qpn)
@@ -322,7 +337,6 @@ impl MemoryTable {
         if let Some((index, _)) = binding.and_then(|bound| split(bound.region))
             && let Some(Entry::Region(registration)) = self.entries.at_mut(index)
         {
-            // Not under the windows that are bound to it.
             registration.windows -= 1;
         }
     }

@@ -100,7 +100,7 @@ pub enum SendOp {
         mr: Mr,
         /// The first byte.
         addr: u64,
-        /// How many; 0 unbinds.
+        /// How many; 0 can't be bound: a window ends by invalidation.
         length: u64,
         /// What a peer may do.
         access: Access,

@@ -5,3 +5,4 @@ mod srq;
 mod uc;
 mod uc_loss;
 mod ud;
+mod windows;
