@@ -77,12 +77,12 @@ impl CompletionQueue {
         n
     }
 
-    /// Arms it for the next completion, or the next solicited or failed one.
+    /// Arms it for the next completion, or the next solicited or failed one. One that is armed for any
+    /// stays so (IBA 11.4.2.2).
     pub(crate) const fn arm(&mut self, solicited_only: bool) {
-        self.armed = if solicited_only {
-            Armed::Solicited
-        } else {
-            Armed::Any
+        self.armed = match self.armed {
+            Armed::No | Armed::Solicited if solicited_only => Armed::Solicited,
+            Armed::No | Armed::Solicited | Armed::Any => Armed::Any,
         };
     }
 
