@@ -25,11 +25,12 @@ pub(crate) struct CompletionQueue {
 }
 
 impl CompletionQueue {
-    /// Makes an empty queue; its memory is taken here, once.
+    /// Makes an empty queue of at least one entry; its memory is taken here, once.
     pub(crate) fn new(depth: u32) -> Self {
+        let depth = depth.max(1) as usize;
         Self {
-            ring: VecDeque::with_capacity(depth as usize),
-            depth: depth as usize,
+            ring: VecDeque::with_capacity(depth),
+            depth,
             armed: Armed::No,
             notified: false,
             overflowed: false,
@@ -39,7 +40,7 @@ impl CompletionQueue {
 
     /// Changes the depth; false if more completions wait than it would hold.
     pub(crate) fn resize(&mut self, depth: u32) -> bool {
-        let depth = depth as usize;
+        let depth = depth.max(1) as usize;
         if self.ring.len() > depth {
             return false;
         }

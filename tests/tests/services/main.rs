@@ -1,6 +1,7 @@
 //! What each service and object does, in virtual time: UC, UD, shared receive queues, memory windows,
 //! completion queues, draining and destroying.
 
+mod cq;
 mod srq;
 mod uc;
 mod uc_loss;
