@@ -63,7 +63,7 @@ impl Qp {
             });
         }
         check_values(shared, port, attr)?;
-        if to == QpState::Sqd && from == to && self.requester.una != self.requester.next_psn {
+        if to == QpState::Sqd && from == to && !self.requester.is_drained() {
             return Err(ModifyError::NotDrained);
         }
         let local = match &attr.address {
@@ -152,7 +152,7 @@ impl Qp {
     /// Reports once that the send queue has drained, if that was asked for.
     pub(super) fn report_drained(&mut self, shared: &mut Shared) {
         let requester = &mut self.requester;
-        if self.state == QpState::Sqd && !requester.drained && requester.una == requester.next_psn {
+        if self.state == QpState::Sqd && !requester.drained && requester.is_drained() {
             requester.drained = true;
             shared.event(AsyncEvent::SqDrained(self.qpn));
         }

@@ -124,6 +124,13 @@ impl Requester {
         self.cursor_psn.distance_from(self.una) as u32
     }
 
+    /// Returns whether everything that was begun is complete: what is acknowledged so far may be a part
+    /// of a message.
+    pub(super) fn is_drained(&self) -> bool {
+        let begun = |queue: &SendQueue| queue.at(queue.head()).first_psn.is_some();
+        self.una == self.next_psn && (self.queue.is_empty() || !begun(&self.queue))
+    }
+
     /// An acknowledgement overtook the resending of what it acknowledges: goes on behind it.
     pub(super) const fn catch_up(&mut self) {
         if self.cursor_psn.is_before(self.una) {
