@@ -74,13 +74,15 @@ impl ReplayTable {
         }
     }
 
-    /// Changes how many resources are kept. When there are fewer, the oldest go, as by new ones.
+    /// Changes how many resources are kept. When there are fewer, the oldest go, as by new ones; what
+    /// was not answered yet stays until it is.
     pub(crate) fn resize(&mut self, limit: u8) {
         self.limit = usize::from(limit);
-        while self.resources.len() > self.limit {
+        while self.resources.len() > self.limit && self.oldest_is_answered() {
             self.resources.pop_front();
         }
-        self.resources.reserve(self.limit - self.resources.len());
+        let more = self.limit.saturating_sub(self.resources.len());
+        self.resources.reserve(more);
     }
 
     /// Returns whether another resource can be accepted: there is a place, or the oldest is answered.
@@ -88,13 +90,16 @@ impl ReplayTable {
     /// The oldest may be on its way again for a duplicate that the network delayed: a peer that asks
     /// for more has its answer, so that the rest of the repetition is for nobody.
     pub(crate) fn has_room(&self) -> bool {
-        self.resources.len() < self.limit
-            || self.resources.front().is_some_and(|oldest| oldest.answered)
+        self.resources.len() < self.limit || self.limit > 0 && self.oldest_is_answered()
+    }
+
+    fn oldest_is_answered(&self) -> bool {
+        self.resources.front().is_some_and(|oldest| oldest.answered)
     }
 
     /// Adds a resource whose whole answer is to be sent; the caller has checked `has_room`.
     pub(crate) fn push(&mut self, first: Psn, packets: u32, kind: Kind) {
-        if self.resources.len() >= self.limit {
+        while self.resources.len() >= self.limit && self.oldest_is_answered() {
             self.resources.pop_front();
         }
         self.resources.push_back(Resource {
@@ -165,6 +170,9 @@ mod tests {
         table.push(Psn::new(2), 1, KIND);
         assert!(table.find(Psn::new(0)).is_none(), "it was replaced");
         assert!(!ReplayTable::new(0).has_room());
+        table.resize(1);
+        let waiting = table.find(Psn::new(1)).expect("it has no answer yet");
+        waiting.advance();
         table.resize(1);
         assert_eq!(
             table.find(Psn::new(2)).map(|resource| resource.first),
