@@ -138,6 +138,8 @@ impl Qp {
             }
             (QpState::Sqd, QpState::Sqd) => {
                 self.requester.max_rd_atomic = attr.max_rd_atomic.unwrap_or(0);
+                self.requester.retries_left = attr.retry_cnt.unwrap_or(0);
+                self.requester.rnr_left = attr.rnr_retry.unwrap_or(0);
                 self.responder
                     .replay
                     .resize(attr.max_dest_rd_atomic.unwrap_or(0));
@@ -242,10 +244,10 @@ impl Qp {
         self.requester.queue.push(wr, length, packets);
         if matches!(self.state, QpState::Err | QpState::Sqe) {
             self.complete_head(shared, Status::WrFlushErr);
-        } else if self.may_request() {
-            self.wake(shared);
             // It is done with: what is posted after a return to RTS is the next to be sent.
             self.requester.cursor = self.requester.queue.head();
+        } else if self.may_request() {
+            self.wake(shared);
         }
         Ok(())
     }

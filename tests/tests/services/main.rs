@@ -2,6 +2,7 @@
 //! completion queues, draining and destroying.
 
 mod cq;
+mod lifecycle;
 mod srq;
 mod uc;
 mod uc_loss;
