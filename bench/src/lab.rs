@@ -3,6 +3,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -183,15 +184,16 @@ impl Drop for Server {
     }
 }
 
-/// Reads to the end and keeps the first part.
+/// Reads to the end and keeps the last part: errors are there, and what is below the table.
 fn drain(mut from: impl Read) -> Vec<u8> {
-    let mut kept = Vec::new();
+    let mut kept = VecDeque::new();
     let mut block = [0; 4096];
     while let Ok(count @ 1..) = from.read(&mut block) {
-        let room = WORDS_BOUND.saturating_sub(kept.len());
-        kept.extend_from_slice(&block[..count.min(room)]);
+        kept.extend(&block[..count]);
+        let excess = kept.len().saturating_sub(WORDS_BOUND);
+        kept.drain(..excess);
     }
-    kept
+    kept.into()
 }
 
 #[cfg(test)]
@@ -200,8 +202,10 @@ mod tests {
 
     #[test]
     fn what_is_kept_has_a_bound() {
-        let long = vec![b'x'; 3 * WORDS_BOUND];
-        assert_eq!(drain(long.as_slice()).len(), WORDS_BOUND);
+        let mut long = vec![b'x'; 3 * WORDS_BOUND];
+        long.push(b'y');
+        let kept = drain(long.as_slice());
+        assert_eq!((kept.len(), kept.last()), (WORDS_BOUND, Some(&b'y')));
         assert_eq!(drain(b"abc".as_slice()), b"abc");
     }
 }

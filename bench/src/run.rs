@@ -17,6 +17,7 @@ pub mod latency;
 pub mod load;
 pub mod measure;
 pub mod pattern;
+pub mod progress;
 pub mod ring;
 pub mod targets;
 pub mod verify;
@@ -129,7 +130,7 @@ pub fn execute<B: Backend>(
         verify: checks.with(|verifier| verifier.summary()),
         messages: checks.with(|verifier| verifier.messages()).unwrap_or(0),
         verified_bytes: checks.with(|verifier| verifier.bytes()).unwrap_or(0),
-        notes: Vec::new(),
+        notes: shallower(spec, &buffers),
         counters: grown(&before, &ctx.backend.counters()),
     })
 }
@@ -212,6 +213,23 @@ fn accounts(spec: &Spec, locals: &[LocalQp], remotes: &[Endpoint]) -> Checks {
     Checks::new(Verifier::new(
         pairs.map(|(local, remote)| (local.qpn, remote.psn)),
     ))
+}
+
+/// Says so where `--verify` allows fewer outstanding requests than were asked for.
+fn shallower(spec: &Spec, buffers: &Buffers) -> Vec<String> {
+    let depths = [
+        ("TX", u64::from(spec.tx_depth), buffers.tx_depth()),
+        ("RX", u64::from(spec.rx_depth), buffers.rx_depth()),
+    ];
+    depths
+        .into_iter()
+        .filter(|(_, asked, used)| used < asked)
+        .map(|(name, asked, used)| {
+            format!(
+                "verify: {name} depth {used} instead of {asked}, since each outstanding message has memory of its own"
+            )
+        })
+        .collect()
 }
 
 /// Returns how much each counter grew, without those that did not.

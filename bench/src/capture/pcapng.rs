@@ -1,25 +1,23 @@
-//! A pcapng file of one interface: three kinds of block (draft-ietf-opsawg-pcapng), in this machine's byte order.
+//! A pcapng file of one interface.
 
 use core::time::Duration;
-use std::io::{Result, Write};
+use std::borrow::Cow;
+use std::io::{Error, Result, Write};
 
-const SECTION_HEADER: u32 = 0x0a0d_0d0a;
-const INTERFACE_DESCRIPTION: u32 = 1;
-const ENHANCED_PACKET: u32 = 6;
-const BYTE_ORDER_MAGIC: u32 = 0x1a2b_3c4d;
-/// Packets start with an IP header.
-const LINKTYPE_RAW: u16 = 101;
-const OPTION_COMMENT: u16 = 1;
-const OPTION_IF_NAME: u16 = 2;
-const OPTION_EPB_FLAGS: u16 = 2;
-const OPTION_USER_APPLICATION: u16 = 4;
-const OPTION_IF_TSRESOL: u16 = 9;
+use pcap_file::pcapng::PcapNgWriter;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
+use pcap_file::{DataLink, PcapError};
+
 /// Time stamps count nanoseconds.
 const NANOSECONDS: u8 = 9;
 /// What readers take a length of 0 for.
 const NO_SNAPLEN: u32 = 0;
 
-/// Which way a packet went.
+/// Which way a packet went: the first bits of a block's flags.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Direction {
     Inbound = 1,
@@ -27,13 +25,13 @@ pub(super) enum Direction {
 }
 
 /// A file that grows by a block per packet.
-#[derive(Debug)]
 pub(super) struct Pcapng<W> {
     out: W,
+    // Makes one block at a time, so that its length is known before it is written.
+    blocks: PcapNgWriter<Vec<u8>>,
     snaplen: Option<u32>,
     limit: Option<u64>,
     written: u64,
-    block: Vec<u8>,
 }
 
 impl<W: Write> Pcapng<W> {
@@ -44,30 +42,31 @@ impl<W: Write> Pcapng<W> {
         snaplen: Option<u32>,
         limit: Option<u64>,
     ) -> Result<Self> {
+        let us = concat!("roce ", env!("CARGO_PKG_VERSION"));
+        let section = SectionHeaderBlock {
+            options: vec![SectionHeaderOption::UserApplication(us.into())],
+            ..SectionHeaderBlock::default()
+        };
+        let mut blocks =
+            PcapNgWriter::with_section_header(Vec::new(), section).map_err(io_error)?;
+        blocks
+            .write_pcapng_block(InterfaceDescriptionBlock {
+                linktype: DataLink::RAW,
+                snaplen: snaplen.unwrap_or(NO_SNAPLEN),
+                options: vec![
+                    InterfaceDescriptionOption::IfName(interface.to_owned().into()),
+                    InterfaceDescriptionOption::IfTsResol(NANOSECONDS),
+                ],
+            })
+            .map_err(io_error)?;
         let mut file = Self {
             out,
+            blocks,
             snaplen,
             limit,
             written: 0,
-            block: Vec::new(),
         };
-        file.begin(SECTION_HEADER);
-        file.block.extend(BYTE_ORDER_MAGIC.to_ne_bytes());
-        file.block.extend(1_u16.to_ne_bytes());
-        file.block.extend(0_u16.to_ne_bytes());
-        // The section's length is not known.
-        file.block.extend(u64::MAX.to_ne_bytes());
-        let us = concat!("roce ", env!("CARGO_PKG_VERSION"));
-        file.option(OPTION_USER_APPLICATION, us.as_bytes());
-        file.end()?;
-        file.begin(INTERFACE_DESCRIPTION);
-        file.block.extend(LINKTYPE_RAW.to_ne_bytes());
-        file.block.extend(0_u16.to_ne_bytes());
-        file.block
-            .extend(snaplen.unwrap_or(NO_SNAPLEN).to_ne_bytes());
-        file.option(OPTION_IF_NAME, interface.as_bytes());
-        file.option(OPTION_IF_TSRESOL, &[NANOSECONDS]);
-        file.end()?;
+        file.hand_on()?;
         Ok(file)
     }
 
@@ -83,30 +82,18 @@ impl<W: Write> Pcapng<W> {
             Some(snaplen) => &packet[..packet.len().min(snaplen as usize)],
             None => packet,
         };
-        let stamp = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.begin(ENHANCED_PACKET);
-        for word in [
-            0,
-            (stamp >> 32) as u32,
-            stamp as u32,
-            kept.len() as u32,
-            packet.len() as u32,
-        ] {
-            self.block.extend(word.to_ne_bytes());
-        }
-        self.block.extend(kept);
-        self.pad();
-        self.option(OPTION_EPB_FLAGS, &(direction as u32).to_ne_bytes());
-        if let Some(comment) = comment {
-            self.option(OPTION_COMMENT, comment.as_bytes());
-        }
-        // Its options' end and its last length are still to come.
-        let size = self.block.len() as u64 + 8;
-        if self.limit.is_some_and(|limit| self.written + size > limit) {
-            return Ok(false);
-        }
-        self.end()?;
-        Ok(true)
+        let mut options = vec![EnhancedPacketOption::Flags(direction as u32)];
+        options.extend(comment.map(|text| EnhancedPacketOption::Comment(text.into())));
+        self.blocks
+            .write_pcapng_block(EnhancedPacketBlock {
+                interface_id: 0,
+                timestamp: time,
+                original_len: u32::try_from(packet.len()).unwrap_or(u32::MAX),
+                data: Cow::Borrowed(kept),
+                options,
+            })
+            .map_err(io_error)?;
+        self.hand_on()
     }
 
     /// Gives everything to the system.
@@ -114,71 +101,63 @@ impl<W: Write> Pcapng<W> {
         self.out.flush()
     }
 
-    fn begin(&mut self, kind: u32) {
-        self.block.clear();
-        self.block.extend(kind.to_ne_bytes());
-        // The length is put in at the end.
-        self.block.extend(0_u32.to_ne_bytes());
+    /// Writes the blocks that were made, unless that goes beyond the limit.
+    fn hand_on(&mut self) -> Result<bool> {
+        let made = self.blocks.get_mut();
+        let written = self.written + made.len() as u64;
+        let fits = self.limit.is_none_or(|limit| written <= limit);
+        if fits {
+            self.written = written;
+            self.out.write_all(made)?;
+        }
+        made.clear();
+        Ok(fits)
     }
+}
 
-    fn option(&mut self, code: u16, value: &[u8]) {
-        // Ours are far shorter than an option can be.
-        let value = &value[..value.len().min(1024)];
-        self.block.extend(code.to_ne_bytes());
-        self.block.extend((value.len() as u16).to_ne_bytes());
-        self.block.extend(value);
-        self.pad();
-    }
-
-    fn pad(&mut self) {
-        self.block.resize(self.block.len().next_multiple_of(4), 0);
-    }
-
-    fn end(&mut self) -> Result<()> {
-        // The end of the options.
-        self.block.extend(0_u32.to_ne_bytes());
-        let len = self.block.len() as u32 + 4;
-        self.block[4..8].copy_from_slice(&len.to_ne_bytes());
-        self.block.extend(len.to_ne_bytes());
-        self.written += u64::from(len);
-        self.out.write_all(&self.block)
+fn io_error(error: PcapError) -> Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => Error::other(other),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use pcap_file::pcapng::PcapNgReader;
+    use pcap_file::pcapng::blocks::Block;
+
     use super::*;
 
-    fn words(bytes: &[u8]) -> Vec<u32> {
-        let word = |word: &[u8]| u32::from_ne_bytes(word.try_into().unwrap());
-        bytes.chunks(4).map(word).collect()
-    }
-
     #[test]
-    fn blocks_have_their_length_at_both_ends() {
+    fn what_is_written_is_read_back() {
         let mut bytes = Vec::new();
         let mut file = Pcapng::start(&mut bytes, "lo", Some(5), None).unwrap();
-        let time = Duration::new(1, 2);
+        let time = Duration::new(1_796_030_061, 2);
         let added = file.packet(time, Direction::Outbound, b"abcdefg", Some("why"));
         assert!(added.unwrap());
-        let words = words(&bytes);
-        let mut at = 0;
-        let mut kinds = Vec::new();
-        while at < words.len() {
-            let len = words[at + 1] as usize / 4;
-            assert_eq!(words[at + len - 1], words[at + 1]);
-            kinds.push((words[at], at));
-            at += len;
+        let mut reader = PcapNgReader::new(bytes.as_slice()).unwrap();
+        let mut blocks = Vec::new();
+        while let Some(block) = reader.next_block() {
+            blocks.push(block.unwrap().into_owned());
         }
-        assert_eq!(at, words.len());
-        let packet = kinds[2].1;
-        assert_eq!(kinds[0].0, SECTION_HEADER);
-        assert_eq!(words[kinds[0].1 + 2], BYTE_ORDER_MAGIC);
-        assert_eq!(kinds[1].0, INTERFACE_DESCRIPTION);
-        assert_eq!(kinds[2].0, ENHANCED_PACKET);
-        let stamp = u64::from(words[packet + 3]) << 32 | u64::from(words[packet + 4]);
-        assert_eq!(stamp, 1_000_000_002);
-        assert_eq!(words[packet + 5..packet + 7], [5, 7], "cut from 7 to 5");
+        let [
+            Block::InterfaceDescription(interface),
+            Block::EnhancedPacket(packet),
+        ] = blocks.as_slice()
+        else {
+            panic!("{blocks:?}");
+        };
+        assert_eq!(interface.linktype, DataLink::RAW);
+        assert_eq!((packet.timestamp, packet.original_len), (time, 7));
+        assert_eq!(packet.data, b"abcde".as_slice());
+        assert_eq!(
+            packet.options,
+            [
+                EnhancedPacketOption::Flags(2),
+                EnhancedPacketOption::Comment("why".into())
+            ]
+        );
     }
 
     #[test]

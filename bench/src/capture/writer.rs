@@ -21,7 +21,6 @@ pub(super) struct Written {
 }
 
 /// Writes a capture.
-#[derive(Debug)]
 pub(super) struct Writer {
     file: Option<Pcapng<BufWriter<File>>>,
     trace: bool,

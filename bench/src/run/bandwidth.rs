@@ -71,8 +71,7 @@ pub fn run<B: Backend>(
         (true, Some(iters)) => iters as usize * flows.len(),
         _ => 0,
     };
-    let now = ctx.clock.now();
-    ctx.watch.begin(now, load.sends);
+    let now = ctx.begin(&load);
     let mut window = ctx.spec.duration.map(Window::new);
     // A receiver's time starts with its first message.
     if let Some(window) = window.as_mut().filter(|_| load.sends && !load.waits) {

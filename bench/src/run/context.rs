@@ -8,6 +8,8 @@ use roce_engine::verbs::{Backend, Completion, Cq, Qp, QpAttr, QpState, Status};
 use super::clock::{MILLISECOND, RunClock};
 use super::failure::{Ends, likely_cause};
 use super::flow::WrId;
+use super::load::Load;
+use super::progress::{Goal, Progress};
 use super::watch::Watch;
 use crate::peer::{Endpoint, Idle, Session};
 use crate::spec::Spec;
@@ -45,6 +47,7 @@ pub struct Context<'r, B> {
     pub clock: RunClock,
     /// What can end the run from outside.
     pub watch: Watch,
+    progress: Progress,
     activity: u64,
     busy_at: u64,
 }
@@ -59,9 +62,30 @@ impl<'r, B: Backend> Context<'r, B> {
             pairs: Vec::new(),
             clock: RunClock::start(),
             watch,
+            progress: Progress::new(),
             activity: 0,
             busy_at: 0,
         }
+    }
+
+    /// Starts a measurement: what happened before it no longer counts.
+    pub fn begin(&mut self, load: &Load) -> u64 {
+        let now = self.clock.now();
+        self.watch.begin(now, load.sends);
+        let both = u64::from(load.sends) + u64::from(load.receives);
+        let goal = match (load.iters, self.spec.duration) {
+            (_, Some(span)) => Goal::Nanos(span.total.as_nanos() as u64),
+            (iters, None) => {
+                Goal::Messages(iters.unwrap_or(0) * u64::from(self.spec.qps) * both.max(1))
+            }
+        };
+        self.progress.begin(now, goal, load.size);
+        now
+    }
+
+    /// Ends a measurement.
+    pub fn end(&mut self) {
+        self.progress.end();
     }
 
     /// Progresses the device while the peer is waited for on TCP, sleeping when nothing moves.
@@ -132,6 +156,7 @@ impl<'r, B: Backend> Context<'r, B> {
         if !self.watch.is_due(now) {
             return Ok(());
         }
+        self.progress.tick(now, work);
         self.watch
             .look(now, self.backend, work, || session.exchange().peer_closed())
     }

@@ -57,8 +57,7 @@ pub fn run<B: Backend>(
     checks: &Checks,
     target: (&Region, usize),
 ) -> Result<LatencySamples> {
-    let now = ctx.clock.now();
-    ctx.watch.begin(now, true);
+    ctx.begin(&load);
     let mut stamps = Vec::new();
     let wanted = load.iters.map_or(TIMED_STAMPS, |iters| iters as usize);
     if stamps.try_reserve_exact(wanted).is_err() {

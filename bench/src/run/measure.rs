@@ -116,6 +116,7 @@ impl Plan<'_> {
             )?)
         };
         let spent = cpu.stop();
+        ctx.end();
         let ours = match &samples {
             Samples::Bandwidth(seen) => report(seen),
             _ => BwReport::default(),

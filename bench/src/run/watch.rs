@@ -15,6 +15,8 @@ const INTERVAL: u64 = MILLISECOND;
 const COMPLAINT_GRACE: u64 = SECOND * 4 / 5;
 /// How long an end that only receives waits for what may still be on its way from a peer that left.
 const RECEIVER_GRACE: u64 = SECOND / 2;
+/// How long a receiver may answer that it is not ready while nothing else moves.
+const UNREADY: u64 = 10 * SECOND;
 /// How long nothing at all may arrive.
 const SILENCE: u64 = 60 * SECOND;
 
@@ -29,6 +31,9 @@ pub struct Watch {
     complaint: Option<(u64, String)>,
     // How long the transport may take to give up on a dead peer.
     grace: u64,
+    // RNR NAKs when they were last looked at, and when they are looked at next.
+    unready: u64,
+    unready_next: u64,
 }
 
 impl Watch {
@@ -44,6 +49,8 @@ impl Watch {
             closed_at: None,
             complaint: None,
             grace: transport.clamp(2 * SECOND, 10 * SECOND),
+            unready: 0,
+            unready_next: 0,
         }
     }
 
@@ -97,10 +104,32 @@ impl Watch {
                 "the peer closed its TCP connection before the test was done: its process died or gave up"
             );
         }
-        if now.saturating_sub(self.last_progress) > SILENCE {
+        let silence = now.saturating_sub(self.last_progress);
+        if silence > UNREADY && now >= self.unready_next {
+            self.unready_next = now + SECOND;
+            self.receiver_is_ready(backend)?;
+        }
+        if silence > SILENCE {
             bail!(
                 "nothing has arrived for {} s: the peer's options may differ from ours (-n, -s, -q, -a, -b, -D)",
                 SILENCE / SECOND
+            );
+        }
+        Ok(())
+    }
+
+    /// Refuses to wait longer for a receiver whose only answers are that it is not ready: with the retries of
+    /// perftest, which are endless, no completion would ever say so.
+    fn receiver_is_ready<B: Backend>(&mut self, backend: &B) -> Result<()> {
+        let counters = backend.counters();
+        let rnr = counters.iter().find(|(name, _)| *name == "rcvd_rnr_err");
+        let count = rnr.map_or(0, |(_, count)| *count);
+        let before = core::mem::replace(&mut self.unready, count);
+        if before > 0 && count > before {
+            bail!(
+                "the peer has had no receive posted for {} s ({count} RNR NAKs): its -n, -r or test differs from \
+                 ours, or it has stopped",
+                UNREADY / SECOND
             );
         }
         Ok(())

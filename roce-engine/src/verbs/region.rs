@@ -18,7 +18,8 @@ use core::alloc::Layout;
 struct Storage {
     ptr: NonNull<u8>,
     len: usize,
-    owned: Option<Layout>,
+    /// What is to be freed, and where that starts.
+    owned: Option<(NonNull<u8>, Layout)>,
 }
 
 // SAFETY: the storage is plain memory without thread affinity; every access goes through raw copies.
@@ -28,9 +29,9 @@ unsafe impl Sync for Storage {}
 
 impl Drop for Storage {
     fn drop(&mut self) {
-        if let Some(layout) = self.owned {
-            // SAFETY: `ptr` came from `alloc_zeroed` with this layout and is freed once, here.
-            unsafe { dealloc(self.ptr.as_ptr(), layout) };
+        if let Some((start, layout)) = self.owned {
+            // SAFETY: `start` came from `alloc_zeroed` with this layout and is freed once, here.
+            unsafe { dealloc(start.as_ptr(), layout) };
         }
     }
 }
@@ -55,14 +56,24 @@ impl Region {
     /// `align` is not a power of two.
     pub fn zeroed(len: usize, align: usize) -> Option<Self> {
         assert!(align.is_power_of_two());
-        let layout = Layout::from_size_align(len.max(1), align).ok()?;
-        // SAFETY: the layout has a size of at least 1.
-        let ptr = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        // Allocators hand out large zeroed memory untouched, page by page as it is used, but only with
+        // their own alignment: beyond it they write the zeros. So the start is moved here.
+        let layout = Layout::from_size_align(len.max(1).checked_add(align)?, 16).ok()?;
+        // SAFETY: the layout has a size of at least 2.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let ahead = start.as_ptr().align_offset(align);
+        if ahead > align {
+            // SAFETY: `start` came from `alloc_zeroed` with this layout, and nothing else knows it.
+            unsafe { dealloc(start.as_ptr(), layout) };
+            return None;
+        }
+        // SAFETY: `ahead` is at most `align`, which the layout has beside `len`.
+        let ptr = unsafe { start.add(ahead) };
         Some(Self {
             storage: Arc::new(Storage {
                 ptr,
                 len,
-                owned: Some(layout),
+                owned: Some((start, layout)),
             }),
         })
     }
@@ -261,6 +272,15 @@ mod tests {
         assert!(region.window(8, 9).is_none());
         assert!(region.window(usize::MAX, 2).is_none());
         assert!(region.window(16, 0).is_some());
+    }
+
+    #[test]
+    fn memory_is_aligned_and_zero_to_its_last_byte() {
+        let region = Region::zeroed((1 << 24) + 1, 1 << 21).expect("memory");
+        assert_eq!(region.addr() % (1 << 21), 0);
+        assert_eq!((region.load(0), region.load(1 << 24)), (0, 0));
+        let small = Region::zeroed(0, 4096).expect("memory");
+        assert_eq!((small.addr() % 4096, small.len()), (0, 0));
     }
 
     #[test]
