@@ -197,6 +197,12 @@ pub fn full() -> Vec<Case> {
         (Test::ReadBw, &["-o", "4", "-n", "100"]),
         (Test::WriteBw, &["--report_gbits", "-n", "100"]),
         (Test::SendBw, &["-r", "16", "-t", "16", "-n", "100"]),
+        (Test::WriteBw, &["--tclass", "104", "-n", "100"]),
+        // Row 2 of both GID tables is the IPv6 address.
+        (Test::WriteBw, &["-x", "2", "-n", "100"]),
+        (Test::ReadBw, &["-x", "2", "-s", "5000", "-n", "100"]),
+        (Test::SendLat, &["-x", "2", "-n", "100"]),
+        (Test::AtomicLat, &["-x", "2", "-n", "100"]),
     ]);
     both_roles(&list)
 }
