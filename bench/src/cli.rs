@@ -147,7 +147,7 @@ where
         .map_err(|error| explain(error, &words))?;
     let roce = Roce::from_arg_matches(&matches).map_err(|error| Stop::Parser(Box::new(error)))?;
     match roce.command.into_test() {
-        Ok((_, options)) if options.version => {
+        Ok((_, options)) if options.shown.version => {
             Err(Stop::Version(format!("Version: 6.20\n{}", version())))
         }
         Ok((test, options)) => {
@@ -172,7 +172,8 @@ fn version() -> String {
 }
 
 fn usage(command: &str, text: &str) -> Stop {
-    Stop::Usage(format!("{text}\n\nSee `roce {command} --help`."))
+    let space = if command.is_empty() { "" } else { " " };
+    Stop::Usage(format!("{text}\n\nSee `roce{space}{command} --help`."))
 }
 
 /// Puts the subcommand in where the program's own name says it.
@@ -204,11 +205,9 @@ fn explain(error: clap::Error, words: &[OsString]) -> Stop {
     };
     match known {
         Some(text) => {
-            let command = words.get(1).and_then(|word| word.to_str());
-            usage(
-                command.filter(|word| !word.starts_with('-')).unwrap_or(""),
-                &text,
-            )
+            let command = words.get(1).and_then(|word| word.to_str()).unwrap_or("");
+            let is_known = Roce::command().find_subcommand(command).is_some();
+            usage(if is_known { command } else { "" }, &text)
         }
         None => Stop::Parser(Box::new(error)),
     }

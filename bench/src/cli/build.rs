@@ -1,108 +1,57 @@
 //! From options to a run: which apply to which test, and which exclude each other.
 
+mod fits;
+
 use core::net::IpAddr;
 use core::time::Duration;
 
-use super::options::TestOptions;
-use crate::spec::{LARGEST_OF_ALL, Op, PcapSpec, Role, Span, Spec, Test};
+use super::options::{PaceArgs, RateLimiter, TestOptions};
+use crate::spec::{
+    DEFAULT_ROW_EVERY_S, LARGEST_OF_ALL, Op, PcapSpec, QpOptions, RateLimit, Role, Shown, Span,
+    Spec, Test,
+};
 
 /// Makes the run that the options ask for, with notes about what has no effect.
 ///
 /// # Errors
 /// Says which option does not fit, and why.
 pub(super) fn build(test: Test, options: TestOptions) -> Result<(Spec, Vec<String>), String> {
-    applicable(test, &options)?;
+    fits::applicable(test, &options)?;
+    fits::compatible(test, &options)?;
     let mut notes = Vec::new();
     let mut spec = Spec::new(test);
     amount(&mut spec, &options, &mut notes)?;
     queues(&mut spec, &options)?;
+    pace(&mut spec, &options.pace, &mut notes)?;
     path(&mut spec, &options);
-    output(&mut spec, options, &mut notes);
+    shown(&mut spec, &options, &mut notes);
+    files(&mut spec, options);
     Ok((spec, notes))
-}
-
-/// Refuses options that a test does not have.
-fn applicable(test: Test, options: &TestOptions) -> Result<(), String> {
-    let sizable = test.op != Op::Atomic;
-    let bandwidth = test.is_bandwidth();
-    let latency = !bandwidth;
-    let (size, rate, samples) = (
-        "the size of an atomic is always 8",
-        "it applies to bandwidth tests; a latency test has one request at a time on one QP",
-        "it applies to latency tests",
-    );
-    let more_than_one = |value: Option<u32>| value.is_some_and(|value| value > 1);
-    let rules = [
-        ("-a", options.all, sizable, size),
-        (
-            "-s",
-            options.size.is_some_and(|size| size != 8),
-            sizable,
-            size,
-        ),
-        ("-b", options.bidirectional, bandwidth, rate),
-        ("-q", more_than_one(options.qp), bandwidth, rate),
-        ("-t", more_than_one(options.tx_depth), bandwidth, rate),
-        (
-            "-r",
-            more_than_one(options.rx_depth),
-            test.op == Op::Send,
-            "only send tests post receives",
-        ),
-        ("-Q", options.cq_mod.is_some(), bandwidth, rate),
-        ("-l", more_than_one(options.post_list), bandwidth, rate),
-        ("-H", options.histogram, latency, samples),
-        ("-U", options.unsorted, latency, samples),
-        (
-            "-o",
-            options.outs.is_some(),
-            test.is_fetch(),
-            "it applies to read and atomic tests",
-        ),
-        (
-            "-A",
-            options.atomic_type.is_some(),
-            !sizable,
-            "it applies to atomic tests",
-        ),
-    ];
-    for (option, given, fits, why) in rules {
-        if given && !fits {
-            return Err(format!(
-                "option {option} does not fit {}: {why}",
-                test.name()
-            ));
-        }
-    }
-    Ok(())
 }
 
 /// Sets how much is run: size, count or time.
 fn amount(spec: &mut Spec, options: &TestOptions, notes: &mut Vec<String>) -> Result<(), String> {
     if let Some(size) = options.size {
         spec.size = size;
+        spec.size_given = true;
     }
     if options.all {
         if options.size.is_some() {
             notes.push("-a runs all sizes: -s has no effect".to_owned());
         }
         spec.all_sizes = true;
+        spec.size_given = false;
         spec.size = LARGEST_OF_ALL;
     }
     if let Some(iters) = options.iters {
         spec.iters = iters;
     }
+    if options.pace.run_infinitely {
+        return forever(spec, options, notes);
+    }
     let Some(total) = options.duration else {
         return Ok(());
     };
-    if options.all {
-        return Err(
-            "options -a and -D exclude each other: a run by the clock has one size".to_owned(),
-        );
-    }
-    if options.histogram || options.unsorted {
-        return Err("options -H and -U need a number of messages (-n) instead of -D".to_owned());
-    }
     if options.iters.is_some() {
         notes.push("-D ends the run by the clock: -n has no effect".to_owned());
     }
@@ -123,14 +72,68 @@ fn amount(spec: &mut Spec, options: &TestOptions, notes: &mut Vec<String>) -> Re
     Ok(())
 }
 
+/// Sets a run that only a signal ends.
+fn forever(spec: &mut Spec, options: &TestOptions, notes: &mut Vec<String>) -> Result<(), String> {
+    for (given, option) in [
+        (options.iters.is_some(), "-n"),
+        (options.margin.is_some(), "-f"),
+    ] {
+        if given {
+            notes.push(format!(
+                "--run_infinitely has no end: {option} has no effect"
+            ));
+        }
+    }
+    let seconds = match options.duration {
+        None => DEFAULT_ROW_EVERY_S,
+        Some(every) if every.subsec_nanos() == 0 && every.as_secs() > 0 => {
+            u32::try_from(every.as_secs()).unwrap_or(u32::MAX)
+        }
+        Some(every) => {
+            return Err(format!(
+                "-D {}: --run_infinitely prints a row every whole number of seconds, at least 1",
+                every.as_secs_f64()
+            ));
+        }
+    };
+    spec.iters = 0;
+    spec.pace.row_every_s = Some(seconds);
+    Ok(())
+}
+
 /// Sets depths, lists and moderation.
 fn queues(spec: &mut Spec, options: &TestOptions) -> Result<(), String> {
+    let given = &options.qps;
+    spec.service = given.connection;
+    spec.qp = QpOptions {
+        inline_size: given.inline_size.unwrap_or(0),
+        service_level: given.sl,
+        pkey_index: given.pkey_index,
+        retry_count: given.retry_count,
+        flow_labels: given.flow_label.clone(),
+        use_srq: given.use_srq,
+        events: given.events,
+        mr_per_qp: given.mr_per_qp,
+        hugepages: given.use_hugepages,
+    };
+    spec.pace.with_imm = options.pace.write_with_imm || options.pace.send_with_imm;
     spec.bidirectional = options.bidirectional;
     spec.qps = options.qp.unwrap_or(1);
     spec.outs = options.outs;
     spec.atomic = options.atomic_type.unwrap_or_default();
     spec.post_list = options.post_list.unwrap_or(1);
     spec.resolve_depths(options.tx_depth, options.rx_depth, options.cq_mod);
+    if spec.qp.use_srq && spec.rx_depth < spec.qps {
+        return Err(format!(
+            "--use-srq: a receive depth of {} for {} QPs leaves some without any: raise -r or -n, or lower -q",
+            spec.rx_depth, spec.qps
+        ));
+    }
+    lists(spec)
+}
+
+/// Checks that lists of requests fit depths, moderation and count.
+fn lists(spec: &Spec) -> Result<(), String> {
     let (list, depth) = (spec.post_list, spec.tx_depth);
     if list == 1 {
         return Ok(());
@@ -148,6 +151,43 @@ fn queues(spec: &mut Spec, options: &TestOptions) -> Result<(), String> {
     }
     if !spec.iters.is_multiple_of(list.into()) {
         return Err(format!("-n {} is not a multiple of -l {list}", spec.iters));
+    }
+    Ok(())
+}
+
+/// Sets how messages follow each other.
+fn pace(spec: &mut Spec, given: &PaceArgs, notes: &mut Vec<String>) -> Result<(), String> {
+    spec.pace.reversed = given.reversed;
+    spec.pace.warm_up = given.perform_warm_up;
+    spec.pace.latency_gap_us = given.latency_gap.unwrap_or(0);
+    let Some(rate) = given.rate_limit else {
+        return Ok(());
+    };
+    match given.rate_limit_type {
+        Some(RateLimiter::Hw) => {
+            return Err(
+                "--rate_limit_type HW: there is no adapter that could limit the rate; use --rate_limit_type SW"
+                    .to_owned(),
+            );
+        }
+        Some(RateLimiter::Pp) => {
+            return Err(
+                "--rate_limit_type PP: packet pacing is an adapter's, for raw Ethernet; use --rate_limit_type SW"
+                    .to_owned(),
+            );
+        }
+        None if rate > 0.0 => notes.push(
+            "--rate_limit is kept by software (--rate_limit_type SW): no adapter is in between"
+                .to_owned(),
+        ),
+        Some(RateLimiter::Sw) | None => {}
+    }
+    if rate > 0.0 {
+        spec.pace.rate = Some(RateLimit {
+            rate,
+            unit: given.rate_units.unwrap_or_default(),
+            burst: given.burst_size.unwrap_or(spec.tx_depth),
+        });
     }
     Ok(())
 }
@@ -185,19 +225,54 @@ fn path(spec: &mut Spec, options: &TestOptions) {
     }
 }
 
-/// Sets what is shown and recorded.
-fn output(spec: &mut Spec, options: TestOptions, notes: &mut Vec<String>) {
-    if options.report_gbits && !spec.test.is_bandwidth() {
-        notes.push("--report_gbits has no effect on a latency test".to_owned());
+/// Sets what is shown.
+fn shown(spec: &mut Spec, options: &TestOptions, notes: &mut Vec<String>) {
+    let given = &options.shown;
+    let timed = options.duration.is_some() && !options.pace.run_infinitely;
+    let reports = spec.bidirectional
+        && !spec.all_sizes
+        && spec.pace.row_every_s.is_none()
+        && !(spec.test.op == Op::Send && timed);
+    for (without_effect, note) in [
+        (
+            given.report_gbits && !spec.test.is_bandwidth(),
+            "--report_gbits has no effect on a latency test",
+        ),
+        (
+            given.cpu_util && !timed,
+            "--cpu_util works only with -D: it has no effect",
+        ),
+        (
+            given.report_both && !reports,
+            "--report-both needs -b and one size whose figures the ends exchange: it has no effect",
+        ),
+    ] {
+        if without_effect {
+            notes.push(note.to_owned());
+        }
     }
-    spec.report_gbits = options.report_gbits;
-    spec.histogram = options.histogram;
-    spec.unsorted = options.unsorted;
-    spec.cpu_freq = options.cpu_freq;
-    spec.out_json = options
+    spec.report_gbits = given.report_gbits;
+    spec.histogram = given.histogram;
+    spec.unsorted = given.unsorted;
+    spec.cpu_freq = given.cpu_freq;
+    spec.shown = Shown {
+        form: given.output.unwrap_or_default(),
+        no_peak: given.no_peak,
+        cycles: given.cycles,
+        both: given.report_both && reports,
+        cpu_util: given.cpu_util && timed,
+        least_bandwidth: given.limit_bw,
+        least_rate: given.limit_msgrate,
+    };
+}
+
+/// Sets what is written and examined.
+fn files(spec: &mut Spec, options: TestOptions) {
+    let shown = options.shown;
+    spec.out_json = shown
         .out_json_file
-        .or_else(|| options.out_json.then(|| "perftest_out.json".into()));
-    spec.json = options.json;
+        .or_else(|| shown.out_json.then(|| "perftest_out.json".into()));
+    spec.json = shown.json;
     spec.verify = options.verify;
     spec.pcap = options.pcap.map(|path| PcapSpec {
         path,

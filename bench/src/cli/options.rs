@@ -1,11 +1,19 @@
 //! The options of the eight tests as clap reads them.
 
+mod pace;
+mod qp;
+mod shown;
+
 use core::net::IpAddr;
 use core::time::Duration;
 use std::path::PathBuf;
 
 use clap::Args;
 use roce_engine::verbs::Mtu;
+
+pub(super) use pace::{PaceArgs, RateLimiter};
+pub(super) use qp::QpArgs;
+pub(super) use shown::ShownArgs;
 
 use super::values;
 use crate::spec::{AtomicKind, ImpairSpec, Trace};
@@ -69,9 +77,11 @@ pub(super) struct TestOptions {
     /// Which atomic: FETCH_AND_ADD or CMP_AND_SWAP
     #[arg(short = 'A', long = "atomic_type", value_name = "KIND", value_parser = values::atomic)]
     pub(super) atomic_type: Option<AtomicKind>,
-    /// Transport service: RC
-    #[arg(short = 'c', long, value_name = "SERVICE", value_parser = values::service)]
-    pub(super) connection: Option<()>,
+
+    #[command(flatten)]
+    pub(super) qps: QpArgs,
+    #[command(flatten)]
+    pub(super) pace: PaceArgs,
 
     /// Device: udp or udp:INTERFACE
     #[arg(
@@ -112,35 +122,8 @@ pub(super) struct TestOptions {
     #[arg(long = "connect-timeout", value_name = "S", help_heading = "Path", value_parser = values::seconds)]
     pub(super) connect_timeout: Option<Duration>,
 
-    /// Gb/s instead of MiB/s (bandwidth)
-    #[arg(long = "report_gbits", help_heading = "Report")]
-    pub(super) report_gbits: bool,
-    /// List the samples, sorted (latency)
-    #[arg(
-        short = 'H',
-        long = "report-histogram",
-        alias = "report-histogrm",
-        help_heading = "Report"
-    )]
-    pub(super) histogram: bool,
-    /// List the samples in time order (latency)
-    #[arg(short = 'U', long = "report-unsorted", help_heading = "Report")]
-    pub(super) unsorted: bool,
-    /// No CPU frequency warnings: accepted, there are none
-    #[arg(short = 'F', long = "CPU-freq", help_heading = "Report")]
-    pub(super) cpu_freq: bool,
-    /// Write perftest's JSON, to perftest_out.json if no file is given
-    #[arg(long = "out_json", help_heading = "Report")]
-    pub(super) out_json: bool,
-    /// Write perftest's JSON to this file
-    #[arg(long = "out_json_file", value_name = "FILE", help_heading = "Report")]
-    pub(super) out_json_file: Option<PathBuf>,
-    /// Write the result with units in its names to this file
-    #[arg(long, value_name = "FILE", help_heading = "Report")]
-    pub(super) json: Option<PathBuf>,
-    /// Show the version
-    #[arg(short = 'V', long, help_heading = "Report")]
-    pub(super) version: bool,
+    #[command(flatten)]
+    pub(super) shown: ShownArgs,
 
     /// Both ends on this machine: starts the server, too
     #[arg(long, help_heading = "Examine", conflicts_with_all = ["server", "bind_source_ip"])]

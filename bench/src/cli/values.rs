@@ -2,9 +2,9 @@
 
 use core::time::Duration;
 
-use roce_engine::verbs::Mtu;
+use roce_engine::verbs::{Mtu, Service};
 
-use crate::spec::{AtomicKind, Trace};
+use crate::spec::{AtomicKind, Form, RateUnit, Trace};
 
 /// The largest message that a verbs request can have in perftest.
 const LARGEST: u64 = (1 << 31) - 1;
@@ -57,13 +57,54 @@ pub(super) fn atomic(text: &str) -> Result<AtomicKind, String> {
         .ok_or_else(|| "atomics are FETCH_AND_ADD and CMP_AND_SWAP".to_owned())
 }
 
-/// Reads a transport service: reliable connections are the one there is.
-pub(super) fn service(text: &str) -> Result<(), String> {
+/// Reads a transport service.
+pub(super) fn service(text: &str) -> Result<Service, String> {
     match text {
-        "RC" => Ok(()),
-        "UC" | "UD" | "XRC" | "DC" | "SRD" => Err(format!("{text} is not supported yet; use RC")),
-        _ => Err("transport services are RC (and, in perftest, UC, UD, XRC, DC, SRD)".to_owned()),
+        "RC" => Ok(Service::Rc),
+        "UC" => Ok(Service::Uc),
+        "UD" => Ok(Service::Ud),
+        "XRC" => Err("XRC is not supported yet; use RC with --use-srq".to_owned()),
+        "DC" | "SRD" => Err(format!(
+            "{text} is a service of one vendor's adapters; use RC, UC or UD"
+        )),
+        _ => Err("transport services are RC, UC and UD".to_owned()),
     }
+}
+
+/// Reads a number that is not negative.
+pub(super) fn amount(text: &str) -> Result<f64, String> {
+    text.parse::<f64>()
+        .ok()
+        .filter(|amount| (0.0..=1e15).contains(amount))
+        .ok_or_else(|| "not a number from 0 up".to_owned())
+}
+
+/// Reads the unit of a rate limit.
+pub(super) fn rate_unit(text: &str) -> Result<RateUnit, String> {
+    RateUnit::ALL
+        .into_iter()
+        .find(|unit| text.chars().eq([unit.letter()]))
+        .ok_or_else(|| "units are M (MiB/s), g (Gb/s) and p (messages per second)".to_owned())
+}
+
+/// Reads what of a result is printed.
+pub(super) fn form(text: &str) -> Result<Form, String> {
+    Form::ALL
+        .into_iter()
+        .find(|form| form.name() == Some(text))
+        .ok_or_else(|| "figures are bandwidth, message_rate and latency".to_owned())
+}
+
+/// Reads a flow label, decimal or with 0x.
+pub(super) fn flow_label(text: &str) -> Result<u32, String> {
+    let label = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    label
+        .ok()
+        .filter(|label| *label < 1 << 20)
+        .ok_or_else(|| "flow labels are 0 to 1048575, 20 bits".to_owned())
 }
 
 /// Reads what to trace, comma-separated.
@@ -102,6 +143,19 @@ mod tests {
     }
 
     #[test]
+    fn amounts_and_labels_are_bounded() {
+        assert_eq!(amount("1.5"), Ok(1.5));
+        for wrong in ["-1", "nan", "inf", "1e16", ""] {
+            assert!(amount(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(flow_label("0xfffff"), Ok(0xf_ffff));
+        assert_eq!(flow_label("17"), Ok(17));
+        for wrong in ["1048576", "-1", "0x", "x"] {
+            assert!(flow_label(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
     fn times_are_bounded() {
         assert_eq!(seconds("0.5"), Ok(Duration::from_millis(500)));
         for wrong in ["", "-1", "nan", "inf", "1e99"] {
@@ -115,11 +169,13 @@ mod tests {
         assert!(mtu("1500").is_err());
         assert_eq!(atomic("CMP_AND_SWAP"), Ok(AtomicKind::CompareSwap));
         assert!(atomic("cas").is_err());
-        assert!(
-            service("UD")
-                .unwrap_err()
-                .contains("UD is not supported yet; use RC")
-        );
+        assert_eq!(service("UD"), Ok(Service::Ud));
+        assert!(service("XRC").unwrap_err().contains("use RC"));
+        assert!(service("ud").is_err());
+        assert_eq!(rate_unit("p"), Ok(RateUnit::Messages));
+        assert!(rate_unit("pp").is_err());
+        assert_eq!(form("message_rate"), Ok(Form::MessageRate));
+        assert!(form("full").is_err());
         assert!(trace("exchange,packets").is_ok_and(|trace| trace.exchange && trace.packets));
         assert!(trace("cm").is_err());
     }

@@ -103,12 +103,8 @@ pub enum RateUnit {
 }
 
 impl RateUnit {
-    /// All units, by their letters.
-    pub const ALL: [(char, Self); 3] = [
-        ('M', Self::Mebibytes),
-        ('g', Self::Gigabits),
-        ('p', Self::Messages),
-    ];
+    /// All units.
+    pub const ALL: [Self; 3] = [Self::Mebibytes, Self::Gigabits, Self::Messages];
 
     /// Returns perftest's letter.
     pub const fn letter(self) -> char {
