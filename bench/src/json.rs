@@ -125,7 +125,7 @@ impl Run {
     pub fn new(spec: &Spec) -> Self {
         Self {
             test: spec.test.name().to_owned(),
-            transport: "RC".to_owned(),
+            transport: spec.service_name().to_owned(),
             size_bytes: spec.size,
             qps: spec.qps,
             command: spec.command_line(),

@@ -192,13 +192,17 @@ impl Output for Printer<'_> {
         say(report::waiting().trim_end_matches('\n'));
     }
 
+    fn remark(&mut self, words: &str) {
+        say(words);
+    }
+
     fn banner(&mut self, choice: &Choice, gid: &GidEntry, agreed: Params, outs: u8) {
         say(&format!(" {}", choice.reason(gid)));
         let facts = Facts {
             device: choice.name(),
             mtu: agreed.mtu,
             gid_index: gid.index,
-            max_inline: 0,
+            max_inline: self.spec.qp.inline_size,
             outs,
         };
         say(report::banner(self.spec, &facts).trim_end());

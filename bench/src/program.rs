@@ -31,6 +31,9 @@ pub trait Output: Observer {
     /// A server listens.
     fn waiting(&mut self);
 
+    /// Something that perftest says before the banner.
+    fn remark(&mut self, words: &str);
+
     /// The device is chosen: the banner.
     fn banner(&mut self, choice: &Choice, gid: &GidEntry, agreed: Params, outs: u8);
 
@@ -62,6 +65,11 @@ pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> 
     let mut session = Session::new(exchange, spec);
     let mut rest = || stopped(&stop);
     let agreed = session.prefix(ours, &mut rest)?;
+    let mut fitting = spec.clone();
+    if let Some(words) = fitting.fit_path(agreed.mtu).map_err(exit::usage)? {
+        output.remark(&words);
+    }
+    let spec = &fitting;
     let peer = session.client_gid(&mut rest)?;
     let gid = choice.gid(spec, peer)?;
     let link = choice.open(spec, &gid)?;

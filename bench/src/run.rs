@@ -18,6 +18,7 @@ pub mod load;
 pub mod measure;
 pub mod pattern;
 pub mod progress;
+pub mod quiet;
 pub mod ring;
 pub mod targets;
 pub mod verify;
@@ -28,7 +29,7 @@ use core::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
 use anyhow::Result;
-use roce_engine::verbs::{Backend, Cq, GidEntry};
+use roce_engine::verbs::{Backend, Cq, GidEntry, Pd, Service};
 
 use bandwidth::BandwidthSamples;
 use buffers::{Agreed, Buffers};
@@ -43,6 +44,9 @@ use watch::Watch;
 use crate::exit::environment;
 use crate::peer::{BwReport, Endpoint, Params, Session};
 use crate::spec::Spec;
+
+/// Lost messages in a row that `--verify` looks over.
+const MAX_GAP: u64 = 1 << 16;
 
 /// What is known when the device is open.
 #[derive(Debug)]
@@ -107,12 +111,15 @@ pub fn execute<B: Backend>(
     let buffers = Buffers::new(backend, pd, spec, agreed)?;
     let cq = create_cq(backend, spec, &buffers)?;
     let depths = (buffers.tx_depth(), buffers.rx_depth());
-    let locals = connect::create(backend, spec, pd, cq, depths)?;
+    let srq = connect::create_srq(backend, spec, pd, depths.1)?;
+    let locals = connect::create(backend, spec, pd, (cq, srq), depths)?;
     let psns: Vec<_> = locals.iter().map(|local| local.psn).collect();
     buffers.fill(spec, &psns);
     let watch = Watch::new(Arc::clone(&start.stop), spec.qp_timeout);
     let mut ctx = Context::new(backend, spec, cq, watch);
-    introduce(&mut ctx, start, session, &locals, &buffers, observer)?;
+    ctx.srq = srq;
+    let path = path(ctx.backend, start, pd)?;
+    introduce(&mut ctx, &path, session, &locals, &buffers, observer)?;
     let checks = accounts(spec, &locals, session.remote());
     let targets = Targets::watch(ctx.backend, spec, &locals, &buffers, &checks);
     session.confirm(&mut || ctx.idle())?;
@@ -123,14 +130,17 @@ pub fn execute<B: Backend>(
     };
     measure_all(&mut ctx, session, &plan, observer).map_err(|error| ctx.explain(error, session))?;
     if let Some(targets) = &targets {
-        let iters = spec.duration.is_none().then_some(spec.iters);
-        targets.finish(&buffers, &checks, iters)?;
+        targets.finish(&buffers, &checks, spec.counted())?;
     }
     Ok(Summary {
         verify: checks.with(|verifier| verifier.summary()),
         messages: checks.with(|verifier| verifier.messages()).unwrap_or(0),
         verified_bytes: checks.with(|verifier| verifier.bytes()).unwrap_or(0),
-        notes: shallower(spec, &buffers),
+        notes: {
+            let mut notes = shallower(spec, &buffers);
+            notes.extend(ctx.arrivals.line(spec.service_name()));
+            notes
+        },
         counters: grown(&before, &ctx.backend.counters()),
     })
 }
@@ -138,28 +148,29 @@ pub fn execute<B: Backend>(
 /// Tells each end of the other's QPs and connects them.
 fn introduce<B: Backend>(
     ctx: &mut Context<'_, B>,
-    start: &Start<'_>,
+    path: &Path,
     session: &mut Session,
     locals: &[LocalQp],
     buffers: &Buffers,
     observer: &mut impl Observer,
 ) -> Result<()> {
-    let path = path(ctx.backend, start)?;
     let ours: Vec<Endpoint> = locals
         .iter()
         .enumerate()
-        .map(|(index, local)| connect::endpoint(local, index, &path, buffers))
+        .map(|(index, local)| connect::endpoint(local, index, path, buffers))
         .collect();
     let theirs = session
         .introduce(ours.clone(), &mut || ctx.idle())?
         .to_vec();
     observer.connected(&ours, &theirs);
-    for ((local, ours), remote) in locals.iter().zip(ours).zip(theirs) {
-        connect::bring_up(ctx.backend, ctx.spec, local, &remote, &path)?;
+    for ((local, ours), remote) in locals.iter().enumerate().zip(ours).zip(theirs) {
+        let ah = connect::bring_up(ctx.backend, ctx.spec, local, &remote, path)?;
+        let (_, local) = local;
         ctx.pairs.push(Pair {
             qp: local.qp,
             local: ours,
             remote,
+            ah,
         });
     }
     Ok(())
@@ -184,8 +195,9 @@ fn measure_all<B: Backend>(
     session.close(&mut || ctx.idle())
 }
 
-fn path<B: Backend>(backend: &B, start: &Start<'_>) -> Result<Path> {
+fn path<B: Backend>(backend: &B, start: &Start<'_>, pd: Pd) -> Result<Path> {
     Ok(Path {
+        pd,
         gid: start.gid.gid,
         gid_index: start.gid.index,
         mtu: start.agreed.mtu,
@@ -210,9 +222,16 @@ fn accounts(spec: &Spec, locals: &[LocalQp], remotes: &[Endpoint]) -> Checks {
         return Checks::default();
     }
     let pairs = locals.iter().zip(remotes);
-    Checks::new(Verifier::new(
-        pairs.map(|(local, remote)| (local.qpn, remote.psn)),
-    ))
+    let verifier = Verifier::new(pairs.map(|(local, remote)| (local.qpn, remote.psn)));
+    Checks::new(match spec.service {
+        Service::Rc => verifier,
+        Service::Uc | Service::Ud => {
+            let all = spec.counted().map_or(MAX_GAP, |iters| {
+                iters.saturating_mul(spec.sizes().len() as u64)
+            });
+            verifier.with_gaps(all.min(MAX_GAP))
+        }
+    })
 }
 
 /// Says so where `--verify` allows fewer outstanding requests than were asked for.

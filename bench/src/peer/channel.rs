@@ -112,6 +112,11 @@ impl Channel {
         self.stream.at_end()
     }
 
+    /// Looks whether the peer has sent something that was not read yet.
+    pub(super) fn peer_spoke(&self) -> bool {
+        self.stream.has_bytes()
+    }
+
     /// Sends a message in one write. Messages are far smaller than a socket buffer, so a partial write only happens
     /// to a peer that doesn't read.
     pub(super) fn send(

@@ -77,6 +77,11 @@ impl Exchange {
         self.channel.peer_closed()
     }
 
+    /// Returns whether the peer has sent a message that was not read yet.
+    pub fn peer_spoke(&self) -> bool {
+        self.channel.peer_spoke()
+    }
+
     /// Returns the peer's version, once the prefix has been exchanged.
     pub const fn peer_version(&self) -> Option<&Version> {
         self.version.as_ref()

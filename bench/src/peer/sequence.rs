@@ -29,12 +29,18 @@ struct Shape {
     bidirectional: bool,
     all_sizes: bool,
     timed: bool,
+    with_imm: bool,
 }
 
 impl Shape {
     /// A bandwidth test whose passive end is told by TCP that the run is over.
     fn is_one_sided_bandwidth(self) -> bool {
-        self.test.is_bandwidth() && self.test.op != Op::Send
+        self.test.is_bandwidth() && !self.posts_receives()
+    }
+
+    /// Messages take receives, which are posted before each measurement.
+    fn posts_receives(self) -> bool {
+        self.test.op == Op::Send || self.with_imm
     }
 }
 
@@ -60,7 +66,8 @@ impl Session {
                 test: spec.test,
                 bidirectional: spec.bidirectional,
                 all_sizes: spec.all_sizes,
-                timed: spec.duration.is_some(),
+                timed: spec.duration.is_some() || spec.pace.row_every_s.is_some(),
+                with_imm: spec.pace.with_imm,
             },
             local: Vec::new(),
             remote: Vec::new(),
@@ -146,8 +153,8 @@ impl Session {
     /// Names the stage and what the peer did instead.
     pub fn begin(&mut self, idle: OnIdle<'_>) -> Result<()> {
         let sync = match self.shape.test.metric {
-            Metric::Latency => self.shape.test.op == Op::Send,
-            Metric::Bandwidth => self.shape.test.op == Op::Send || self.shape.bidirectional,
+            Metric::Latency => self.shape.posts_receives(),
+            Metric::Bandwidth => self.shape.posts_receives() || self.shape.bidirectional,
         };
         if sync {
             self.barrier("start", idle)
@@ -181,7 +188,8 @@ impl Session {
             // Nobody is told between sizes.
             (true, false, true) if !last => return Ok(None),
             (true, false, _) | (true, true, true) => true,
-            (true, true, false) | (false, _, _) => false,
+            (false, _, true) => shape.test.op == Op::Write,
+            (true, true, false) | (false, _, false) => false,
         };
         if finished {
             self.barrier("finished", idle)?;
@@ -196,7 +204,7 @@ impl Session {
         } else {
             None
         };
-        if !shape.is_one_sided_bandwidth() && shape.all_sizes {
+        if !shape.is_one_sided_bandwidth() && shape.all_sizes && shape.test.op == Op::Send {
             self.barrier("size done", idle)?;
         }
         Ok(theirs)

@@ -24,6 +24,9 @@ pub trait Stream: Read + Write + fmt::Debug {
     /// Returns whether the peer has closed its end and everything before that was read.
     fn at_end(&self) -> bool;
 
+    /// Returns whether there are bytes to read.
+    fn has_bytes(&self) -> bool;
+
     /// Says that nothing more is written.
     ///
     /// # Errors
@@ -54,6 +57,10 @@ impl Stream for TcpStream {
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
             ),
         }
+    }
+
+    fn has_bytes(&self) -> bool {
+        self.peek(&mut [0]).is_ok_and(|count| count > 0)
     }
 
     fn end(&mut self) -> io::Result<()> {

@@ -27,8 +27,10 @@ impl Test {
     /// Returns perftest's title of the test, without the words that options add.
     fn title(self, spec: &Spec) -> String {
         let mut title = match self.op {
+            Op::Write if spec.pace.with_imm => "RDMA_Write_imm ".to_owned(),
             Op::Write => "RDMA_Write ".to_owned(),
             Op::Read => "RDMA_Read ".to_owned(),
+            Op::Send if spec.pace.with_imm => "Send_imm ".to_owned(),
             Op::Send => "Send ".to_owned(),
             Op::Atomic => format!("Atomic {} ", spec.atomic.name()),
         };
@@ -53,6 +55,11 @@ pub(super) fn title(spec: &Spec) -> String {
     spec.test.title(spec)
 }
 
+/// Returns perftest's word for a switch.
+pub(super) const fn on_off(on: bool) -> &'static str {
+    if on { "ON" } else { "OFF" }
+}
+
 /// Returns what a server prints before its client comes.
 pub fn waiting() -> String {
     let stars = "*".repeat(36);
@@ -70,9 +77,10 @@ pub fn post_list_note(spec: &Spec) -> Option<String> {
 
 /// Returns the warning that the peak is not measured, where perftest prints one: first of all.
 pub fn peak_warning(spec: &Spec) -> Option<&'static str> {
-    let receives = spec.test.op == Op::Send && !spec.is_requester();
+    let receives = spec.posts_receives() && !spec.is_requester();
     let implicit = spec.test.is_bandwidth()
-        && (spec.duration.is_some() || spec.iters > PEAK_LIMIT || receives);
+        && !spec.shown.no_peak
+        && (spec.counted().is_none() || spec.iters > PEAK_LIMIT || receives);
     implicit.then_some(" WARNING: BW peak won't be measured in this run.\n")
 }
 
@@ -89,16 +97,20 @@ pub fn banner(spec: &Spec, facts: &Facts) -> String {
         "Number of qps",
         format!("{}\t\tTransport type : IB", spec.qps),
     );
-    line("Connection type", "RC\t\tUsing SRQ      : OFF".into());
+    let (service, srq) = (spec.service_name(), on_off(spec.qp.use_srq));
+    line(
+        "Connection type",
+        format!("{service}\t\tUsing SRQ      : {srq}"),
+    );
     line("PCIe relax order", "Unsupported".into());
     line("ibv_wr* API", "OFF".into());
-    if spec.is_client() || spec.bidirectional {
+    if spec.is_active() || spec.bidirectional {
         line("TX depth", spec.tx_depth.to_string());
     }
     if spec.post_list > 1 {
         line("Post List", spec.post_list.to_string());
     }
-    if spec.test.op == Op::Send && (!spec.is_client() || spec.bidirectional) {
+    if spec.posts_receives() && (!spec.is_active() || spec.bidirectional) {
         line("RX depth", spec.rx_depth.to_string());
     }
     if bandwidth {
@@ -124,7 +136,7 @@ pub fn addresses(spec: &Spec, local: &[Endpoint], remote: &[Endpoint]) -> String
     let mut text = String::new();
     for (side, endpoints) in [("local", local), ("remote", remote)] {
         for endpoint in endpoints {
-            address(&mut text, spec.test.op, side, endpoint);
+            address(&mut text, spec, side, endpoint);
         }
     }
     text.push_str(SEPARATOR);
@@ -132,7 +144,7 @@ pub fn addresses(spec: &Spec, local: &[Endpoint], remote: &[Endpoint]) -> String
     text
 }
 
-fn address(text: &mut String, op: Op, side: &str, endpoint: &Endpoint) {
+fn address(text: &mut String, spec: &Spec, side: &str, endpoint: &Endpoint) {
     let hex = alternate_hex;
     let _infallible = write!(
         text,
@@ -141,10 +153,10 @@ fn address(text: &mut String, op: Op, side: &str, endpoint: &Endpoint) {
         hex(endpoint.qpn.value().into(), 6),
         hex(endpoint.psn.value().into(), 6),
     );
-    if op == Op::Read {
+    if spec.test.op == Op::Read {
         let _infallible = write!(text, " OUT {}", hex(endpoint.out.into(), 2));
     }
-    if matches!(op, Op::Write | Op::Read) {
+    if matches!(spec.test.op, Op::Write | Op::Read) && !spec.pace.with_imm {
         let _infallible = write!(
             text,
             " RKey {} VAddr {}",

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::banner::{Facts, title};
+use super::banner::{Facts, on_off, title};
 use crate::peer::BwReport;
-use crate::spec::{Op, Spec};
+use crate::spec::Spec;
 use crate::stats::{LatencyRow, TimedLatency, Unit};
 
 /// A row of the table.
@@ -131,18 +131,18 @@ pub fn perftest_json(spec: &Spec, facts: &Facts, result: &PerftestResult) -> Str
 
 fn info(spec: &Spec, facts: &Facts) -> Info {
     let fetch = spec.test.is_fetch();
-    let receives = spec.test.op == Op::Send && (!spec.is_client() || spec.bidirectional);
+    let receives = spec.posts_receives() && (!spec.is_active() || spec.bidirectional);
     Info {
         test: title(spec).replace(' ', "_"),
         dual_port: "OFF",
         device: facts.device.clone(),
         qps: spec.qps,
         transport: "IB",
-        connection: "RC",
-        srq: "OFF",
+        connection: spec.service_name(),
+        srq: on_off(spec.qp.use_srq),
         relaxed: "Unsupported",
         wr_api: "OFF",
-        tx_depth: (spec.is_client() || spec.bidirectional).then_some(spec.tx_depth),
+        tx_depth: (spec.is_active() || spec.bidirectional).then_some(spec.tx_depth),
         post_list: (spec.post_list > 1).then_some(spec.post_list),
         rx_depth: receives.then_some(spec.rx_depth),
         cq_mod: spec.test.is_bandwidth().then_some(spec.cq_mod),

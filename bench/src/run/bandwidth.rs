@@ -1,12 +1,13 @@
 //! The bandwidth loop: a window of requests per QP, and receives behind them.
 
 use anyhow::{Result, bail};
-use roce_engine::verbs::{Backend, Completion};
+use roce_engine::verbs::{Backend, Completion, Qpn};
 
 use super::checks::Checks;
 use super::context::{Context, POLL};
 use super::flow::{Flow, WrId};
 use super::load::Load;
+use super::quiet::Quiet;
 use super::window::{Phase, Window};
 use crate::peer::Session;
 
@@ -33,6 +34,9 @@ struct Bandwidth<'m, 'r, B> {
     load: Load,
     checks: &'m Checks,
     window: Option<Window>,
+    quiet: Quiet,
+    // By QPN, for receives that all flows share.
+    by_qpn: Vec<(Qpn, usize)>,
     done: u64,
     received: u64,
     first: Option<u64>,
@@ -47,9 +51,14 @@ struct Bandwidth<'m, 'r, B> {
 ///
 /// The device refuses one.
 pub fn offer<B: Backend>(ctx: &mut Context<'_, B>, flows: &mut [Flow], load: &Load) -> Result<()> {
-    if load.receives {
-        for flow in flows {
-            flow.offer(ctx.backend, load.size, load.rx_depth)?;
+    if !load.receives {
+        return Ok(());
+    }
+    for flow in flows {
+        let there = flow.offered - flow.taken;
+        flow.offer(ctx.backend, load.room, load.rx_depth.saturating_sub(there))?;
+        if flow.manner.srq.is_some() {
+            break;
         }
     }
     Ok(())
@@ -77,6 +86,8 @@ pub fn run<B: Backend>(
     if let Some(window) = window.as_mut().filter(|_| load.sends && !load.waits) {
         window.start(now);
     }
+    let mut by_qpn: Vec<_> = flows.iter().map(|flow| (flow.qpn, flow.index)).collect();
+    by_qpn.sort_unstable_by_key(|(qpn, _)| qpn.value());
     let mut bandwidth = Bandwidth {
         ctx,
         session,
@@ -84,6 +95,8 @@ pub fn run<B: Backend>(
         load,
         checks,
         window,
+        quiet: Quiet::new(now),
+        by_qpn,
         done: 0,
         received: 0,
         first: None,
@@ -92,6 +105,11 @@ pub fn run<B: Backend>(
         completed: Vec::with_capacity(stamps),
     };
     bandwidth.drive()?;
+    if let (true, Some(iters)) = (load.lossy, load.iters) {
+        let arrivals = &mut bandwidth.ctx.arrivals;
+        arrivals.sent += iters * bandwidth.flows.len() as u64;
+        arrivals.received += bandwidth.received;
+    }
     Ok(bandwidth.samples())
 }
 
@@ -138,7 +156,14 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
 
     #[inline]
     fn take(&mut self, completion: &Completion, now: u64) -> Result<()> {
-        let id = WrId::decode(completion.wr_id);
+        let mut id = WrId::decode(completion.wr_id);
+        let queue = id.flow;
+        if id.receive && self.ctx.spec.qp.use_srq {
+            let found = self
+                .by_qpn
+                .binary_search_by_key(&completion.qpn.value(), |(qpn, _)| qpn.value());
+            id.flow = found.map_or(usize::MAX, |at| self.by_qpn[at].1);
+        }
         let Some(flow) = self.flows.get_mut(id.flow) else {
             bail!(
                 "a completion of no QP of this run (id {:#x})",
@@ -147,19 +172,16 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
         };
         self.last = now;
         if id.receive {
-            if completion.byte_len != self.load.size {
-                bail!(
-                    "QPN {} received a message of {} bytes where our -s says {}: give both ends the same -s",
-                    flow.qpn,
-                    completion.byte_len,
-                    self.load.size
-                );
-            }
-            self.checks.received(flow, id.number, self.load.size)?;
+            flow.check_length(completion, self.load.size)?;
+            self.checks
+                .received(flow, self.load.action, id.number, self.load.size)?;
             flow.received += 1;
             self.received += 1;
+            self.quiet.arrived(now);
+            let flow = &mut self.flows[queue];
+            flow.taken += 1;
             if self.load.offers_again(flow.offered) {
-                flow.offer(self.ctx.backend, self.load.size, 1)?;
+                flow.offer(self.ctx.backend, self.load.room, 1)?;
             }
             if !self.load.sends {
                 self.first.get_or_insert(now);
@@ -187,10 +209,25 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
     #[inline]
     fn is_over(&mut self, now: u64) -> bool {
         if let Some(window) = &mut self.window {
-            return window.phase(now) == Phase::End;
+            let over = window.phase(now) == Phase::End;
+            return over || self.is_quiet(now);
         }
         let all = self.load.iters.unwrap_or(0) * self.flows.len() as u64;
-        (!self.load.sends || self.done == all) && (!self.load.receives || self.received == all)
+        let sent = !self.load.sends || self.done == all;
+        // Who waits for a first message that was lost sends nothing.
+        let mute = self.load.waits && self.received == 0;
+        (sent && (!self.load.receives || self.received == all))
+            || ((sent || mute) && self.is_quiet(now))
+    }
+
+    /// Returns whether nothing more will arrive, where that is not known by a count or the clock.
+    #[inline]
+    fn is_quiet(&mut self, now: u64) -> bool {
+        if !self.load.lossy || (self.window.is_some() && self.quiet.has_begun()) {
+            return false;
+        }
+        self.quiet
+            .is_over(now, || self.session.exchange().peer_spoke())
     }
 
     fn samples(self) -> BandwidthSamples {

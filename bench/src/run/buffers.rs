@@ -1,8 +1,9 @@
 //! The memory of a run: perftest's layout, and rings of separate places where content is checked.
 
 use anyhow::Result;
-use roce_engine::verbs::{Access, Backend, LKey, Mr, Pd, Psn, RKey, Region, Sge};
+use roce_engine::verbs::{Access, Backend, LKey, Mr, Pd, Psn, RKey, Region, Service, Sge};
 
+use super::flow::GRH;
 use super::pattern::{FILLER, Pattern};
 use super::ring::Ring;
 use crate::exit::environment;
@@ -64,6 +65,8 @@ struct Shape {
     qps: u64,
     post_list: u64,
     bandwidth: bool,
+    // What is in front of each received message: perftest puts datagrams at the start of a cache line.
+    head: u64,
     // One slot per QP for what is sent, then one per QP for what the peer reaches.
     local_slot: u64,
     target_slot: u64,
@@ -77,15 +80,20 @@ impl Shape {
     fn new(spec: &Spec, agreed: Agreed) -> Self {
         let Agreed { cycle, line } = agreed;
         let slot = spec.size.max(cycle).next_multiple_of(line);
+        let head = if spec.service == Service::Ud {
+            u64::from(GRH).next_multiple_of(line)
+        } else {
+            0
+        };
         // A stock peer does not say its -s, and -a goes up to 8 MiB.
         let target_slot = if spec.is_requester() && !spec.bidirectional {
             slot
         } else {
             slot.max(LARGEST_OF_ALL)
-        };
+        } + head;
         let qps = u64::from(spec.qps);
         let post_list = u64::from(spec.post_list);
-        let stride = spec.size.next_multiple_of(line.max(8));
+        let stride = spec.size.next_multiple_of(line.max(8)) + head;
         let places = (VERIFY_BUDGET / stride.saturating_mul(qps)).max(1);
         let fitting = |depth: u32| {
             if spec.verify {
@@ -99,6 +107,7 @@ impl Shape {
             qps,
             post_list,
             bandwidth: spec.test.is_bandwidth(),
+            head,
             local_slot: slot,
             target_slot,
             stride,
@@ -224,14 +233,14 @@ impl Buffers {
                 Lane {
                     region: region.clone(),
                     lkey: mr.lkey,
-                    base: (before * self.shape.stride) as usize,
+                    base: (before * self.shape.stride + self.shape.head) as usize,
                     ring: Ring::distinct(self.shape.stride, self.shape.rx_depth),
                 }
             }
             None => Lane {
                 region: self.main.clone(),
                 lkey: self.mr.lkey,
-                base: self.shape.target(qp),
+                base: self.shape.target(qp) + self.shape.head as usize,
                 ring: self.shape.walk(size),
             },
         }

@@ -29,6 +29,11 @@ impl Checks {
         self.verifier.is_some()
     }
 
+    /// Starts a measurement, before which `before` messages went through each QP.
+    pub fn begin(&self, before: u64) {
+        self.with(|verifier| verifier.begin(before));
+    }
+
     /// Writes the pattern of the next `count` messages that `flow` will post.
     pub fn prepare(&self, flow: &Flow, action: Action, size: u32, count: u64) {
         if !self.are_on() || !matches!(action, Action::Write | Action::Send) {
@@ -82,15 +87,16 @@ impl Checks {
     /// # Errors
     ///
     /// It is not what the peer sent.
-    pub fn received(&self, flow: &Flow, number: u64, size: u32) -> Result<()> {
+    pub fn received(&self, flow: &Flow, action: Action, number: u64, size: u32) -> Result<()> {
         match &self.verifier {
-            Some(verifier) => lock(verifier).arrived(
+            // A WRITE's immediate takes a receive, its data go where the peer says.
+            Some(verifier) if action == Action::Send => lock(verifier).arrived(
                 flow.index,
                 &flow.rx.region,
                 flow.rx.offset(number),
                 size as usize,
             ),
-            None => Ok(()),
+            _ => Ok(()),
         }
     }
 

@@ -2,11 +2,12 @@
 
 use anyhow::{Context as _, Result};
 use roce_engine::verbs::{
-    Access, AddressVector, Backend, Cq, Gid, Mtu, Pd, Psn, Qp, QpAttr, QpCaps, QpInit, QpState,
-    Qpn, Service,
+    Access, AddressVector, Ah, Backend, Cq, Gid, Mtu, Pd, Psn, Qp, QpAttr, QpCaps, QpInit, QpState,
+    Qpn, Service, Srq,
 };
 
 use super::buffers::Buffers;
+use super::flow::{MAX_INLINE, QKEY};
 use crate::exit::environment;
 use crate::peer::Endpoint;
 use crate::spec::{Op, Spec};
@@ -17,8 +18,6 @@ const MAX_OUT: u8 = 16;
 const HOP_LIMIT: u8 = 255;
 /// perftest's delay code of RNR NAKs: 0.64 ms.
 const MIN_RNR_TIMER: u8 = 12;
-/// perftest's retries. For receivers that are not ready, 7 is for ever.
-const RETRIES: u8 = 7;
 
 /// A QP of ours before it is connected.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +33,8 @@ pub struct LocalQp {
 /// What both ends use on the way between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
+    /// Where address handles are made.
+    pub pd: Pd,
     /// Our GID.
     pub gid: Gid,
     /// Its row.
@@ -72,13 +73,20 @@ pub fn create<B: Backend>(
     backend: &mut B,
     spec: &Spec,
     pd: Pd,
-    cq: Cq,
+    (cq, srq): (Cq, Option<Srq>),
     depths: (u64, u64),
 ) -> Result<Vec<LocalQp>> {
     let mut rng = fastrand::Rng::new();
-    let receives = spec.test.op == Op::Send;
+    let receives = spec.posts_receives() && srq.is_none();
+    let most = (backend.device().max_inline as usize).min(MAX_INLINE);
+    if spec.qp.inline_size as usize > most {
+        return Err(crate::exit::usage(format!(
+            "-I {}: the device copies messages of up to {most} bytes inline",
+            spec.qp.inline_size
+        )));
+    }
     let init = QpInit {
-        service: Service::Rc,
+        service: spec.service,
         pd,
         send_cq: cq,
         recv_cq: cq,
@@ -91,9 +99,9 @@ pub fn create<B: Backend>(
             },
             max_send_sge: 1,
             max_recv_sge: 1,
-            max_inline: 0,
+            max_inline: spec.qp.inline_size,
         },
-        srq: None,
+        srq,
         sq_sig_all: false,
     };
     (0..spec.qps)
@@ -135,7 +143,31 @@ pub fn endpoint(local: &LocalQp, index: usize, path: &Path, buffers: &Buffers) -
     }
 }
 
-/// Takes a QP to RTR, and to RTS where this end sends; the passive end of a one-way test stays in RTR.
+/// Makes the queue that all QPs take receives from, if there is to be one.
+///
+/// # Errors
+///
+/// The device has no queue of that depth.
+pub fn create_srq<B: Backend>(
+    backend: &mut B,
+    spec: &Spec,
+    pd: Pd,
+    depth: u64,
+) -> Result<Option<Srq>> {
+    if !spec.qp.use_srq {
+        return Ok(None);
+    }
+    let depth = u32::try_from(depth).unwrap_or(u32::MAX);
+    let srq = backend.create_srq(pd, depth, 1).map_err(|error| {
+        environment(format!(
+            "a shared receive queue of {depth} receives (--use-srq, -r): {error}"
+        ))
+    })?;
+    Ok(Some(srq))
+}
+
+/// Takes a QP to RTR, and to RTS where this end sends; the passive end of a one-way test stays in RTR. Returns the
+/// way to the peer for datagrams.
 ///
 /// # Errors
 ///
@@ -143,17 +175,22 @@ pub fn endpoint(local: &LocalQp, index: usize, path: &Path, buffers: &Buffers) -
 pub fn bring_up<B: Backend>(
     backend: &mut B,
     spec: &Spec,
-    local: &LocalQp,
+    (index, local): (usize, &LocalQp),
     remote: &Endpoint,
     path: &Path,
-) -> Result<()> {
-    let access = match spec.test.op {
-        Op::Write => Access::REMOTE_WRITE,
-        Op::Read => Access::REMOTE_READ,
-        Op::Atomic => Access::REMOTE_ATOMIC,
-        Op::Send => Access::REMOTE_WRITE | Access::LOCAL_WRITE,
+) -> Result<Option<Ah>> {
+    let address = AddressVector {
+        dgid: remote.gid,
+        sgid_index: path.gid_index,
+        hop_limit: HOP_LIMIT,
+        traffic_class: spec.tclass,
+        flow_label: spec.qp.flow_label(index),
+        service_level: spec.qp.service_level,
     };
-    let mut step = |name: &str, attr: &QpAttr| {
+    let [init, rtr, rts] = attributes(spec, local, remote, path, address);
+    let sends = spec.is_requester() || !spec.test.is_bandwidth();
+    let steps = [("INIT", init), ("RTR", rtr), ("RTS", rts)];
+    for (name, attr) in steps.iter().take(if sends { 3 } else { 2 }) {
         backend.modify_qp(local.qp, attr).with_context(|| {
             format!(
                 "QPN {} to {name}, for QPN {} at {} (path MTU {})",
@@ -162,52 +199,58 @@ pub fn bring_up<B: Backend>(
                 remote.gid.to_ip(),
                 path.mtu.bytes()
             )
-        })
-    };
-    step(
-        "INIT",
-        &QpAttr {
-            state: Some(QpState::Init),
-            pkey_index: Some(0),
-            port: Some(spec.ib_port),
-            access: Some(access),
-            ..QpAttr::default()
-        },
-    )?;
-    step(
-        "RTR",
-        &QpAttr {
-            state: Some(QpState::Rtr),
-            address: Some(AddressVector {
-                dgid: remote.gid,
-                sgid_index: path.gid_index,
-                hop_limit: HOP_LIMIT,
-                traffic_class: spec.tclass,
-                flow_label: 0,
-                service_level: 0,
-            }),
-            path_mtu: Some(path.mtu),
-            dest_qpn: Some(remote.qpn),
-            rq_psn: Some(remote.psn),
-            max_dest_rd_atomic: Some(path.out),
-            min_rnr_timer: Some(MIN_RNR_TIMER),
-            ..QpAttr::default()
-        },
-    )?;
-    if !(spec.is_client() || spec.bidirectional || !spec.test.is_bandwidth()) {
-        return Ok(());
+        })?;
     }
+    if spec.service != Service::Ud {
+        return Ok(None);
+    }
+    let ah = backend.create_ah(path.pd, &address);
+    ah.map(Some)
+        .with_context(|| format!("an address handle of {}", remote.gid.to_ip()))
+}
+
+/// Returns what takes a QP to INIT, RTR and RTS: each service has its own attributes.
+fn attributes(
+    spec: &Spec,
+    local: &LocalQp,
+    remote: &Endpoint,
+    path: &Path,
+    address: AddressVector,
+) -> [QpAttr; 3] {
+    let access = match spec.test.op {
+        Op::Write => Access::REMOTE_WRITE,
+        Op::Read => Access::REMOTE_READ,
+        Op::Atomic => Access::REMOTE_ATOMIC,
+        Op::Send => Access::REMOTE_WRITE | Access::LOCAL_WRITE,
+    };
+    let (connected, reliable) = (spec.service != Service::Ud, spec.service == Service::Rc);
+    let init = QpAttr {
+        state: Some(QpState::Init),
+        pkey_index: Some(spec.qp.pkey_index),
+        port: Some(spec.ib_port),
+        access: connected.then_some(access),
+        qkey: (!connected).then_some(QKEY),
+        ..QpAttr::default()
+    };
+    let rtr = QpAttr {
+        state: Some(QpState::Rtr),
+        address: connected.then_some(address),
+        path_mtu: connected.then_some(path.mtu),
+        dest_qpn: connected.then_some(remote.qpn),
+        rq_psn: connected.then_some(remote.psn),
+        max_dest_rd_atomic: reliable.then_some(path.out),
+        min_rnr_timer: reliable.then_some(MIN_RNR_TIMER),
+        ..QpAttr::default()
+    };
     let peer_answers = u8::try_from(remote.out).unwrap_or(u8::MAX);
-    step(
-        "RTS",
-        &QpAttr {
-            state: Some(QpState::Rts),
-            sq_psn: Some(local.psn),
-            max_rd_atomic: Some(peer_answers.min(MAX_OUT)),
-            timeout: Some(spec.qp_timeout),
-            retry_cnt: Some(RETRIES),
-            rnr_retry: Some(RETRIES),
-            ..QpAttr::default()
-        },
-    )
+    let rts = QpAttr {
+        state: Some(QpState::Rts),
+        sq_psn: Some(local.psn),
+        max_rd_atomic: reliable.then_some(peer_answers.min(MAX_OUT)),
+        timeout: reliable.then_some(spec.qp_timeout),
+        retry_cnt: reliable.then_some(spec.qp.retry_count),
+        rnr_retry: reliable.then_some(spec.qp.retry_count),
+        ..QpAttr::default()
+    };
+    [init, rtr, rts]
 }

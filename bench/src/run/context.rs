@@ -3,13 +3,14 @@
 use core::time::Duration;
 
 use anyhow::{Result, anyhow};
-use roce_engine::verbs::{Backend, Completion, Cq, Qp, QpAttr, QpState, Status};
+use roce_engine::verbs::{Ah, Backend, Completion, Cq, Qp, QpAttr, QpState, Srq, Status};
 
 use super::clock::{MILLISECOND, RunClock};
 use super::failure::{Ends, likely_cause};
 use super::flow::WrId;
 use super::load::Load;
 use super::progress::{Goal, Progress};
+use super::quiet::Arrivals;
 use super::watch::Watch;
 use crate::peer::{Endpoint, Idle, Session};
 use crate::spec::Spec;
@@ -30,6 +31,8 @@ pub struct Pair {
     pub local: Endpoint,
     /// What the peer told.
     pub remote: Endpoint,
+    /// The way to the peer, for datagrams.
+    pub ah: Option<Ah>,
 }
 
 /// What every loop of a run needs.
@@ -48,6 +51,14 @@ pub struct Context<'r, B> {
     /// What can end the run from outside.
     pub watch: Watch,
     progress: Progress,
+    /// The queue that all QPs take receives from (`--use-srq`).
+    pub srq: Option<Srq>,
+    /// How many receives were posted and taken, where what is left serves the next measurement: per QP.
+    pub receives: Vec<(u64, u64)>,
+    /// What came of what was sent, where messages may be lost.
+    pub arrivals: Arrivals,
+    // The CQ will tell of its next completion (`-e`).
+    armed: bool,
     activity: u64,
     busy_at: u64,
 }
@@ -63,6 +74,10 @@ impl<'r, B: Backend> Context<'r, B> {
             clock: RunClock::start(),
             watch,
             progress: Progress::new(),
+            srq: None,
+            receives: Vec::new(),
+            arrivals: Arrivals::default(),
+            armed: false,
             activity: 0,
             busy_at: 0,
         }
@@ -138,11 +153,31 @@ impl<'r, B: Backend> Context<'r, B> {
     /// The device failed.
     #[inline]
     pub fn relax(&mut self, now: u64) -> Result<()> {
+        if self.spec.qp.events {
+            return self.sleep();
+        }
         if self.note_activity(now) || now.saturating_sub(self.busy_at) < SPIN {
             core::hint::spin_loop();
             return Ok(());
         }
         self.backend.wait(SLEEP)?;
+        Ok(())
+    }
+
+    /// Sleeps until the CQ has told of a completion, or for a moment.
+    fn sleep(&mut self) -> Result<()> {
+        if !self.armed {
+            self.backend.arm_cq(self.cq, false)?;
+            self.armed = true;
+            // What completed before it was armed is not told of: the caller polls once more.
+            return Ok(());
+        }
+        let mut told = self.backend.take_notification(self.cq);
+        if !told {
+            self.backend.wait(SLEEP)?;
+            told = self.backend.take_notification(self.cq);
+        }
+        self.armed = !told;
         Ok(())
     }
 

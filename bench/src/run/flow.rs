@@ -1,13 +1,22 @@
 //! A connected QP as the loops use it: where its messages are, and how many went and came.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use roce_engine::verbs::{
-    Backend, Payload, Psn, Qp, Qpn, RKey, RecvWr, SendFlags, SendOp, SendWr, Sge,
+    Ah, Backend, Completion, Payload, Psn, QKey, Qp, Qpn, RKey, RecvWr, SendFlags, SendOp, SendWr,
+    Sge, Srq,
 };
 
 use super::buffers::Lane;
 use super::ring::Ring;
 
+/// perftest's datagram key.
+pub const QKEY: QKey = QKey(0x1111_1111);
+/// What a receive of a datagram has in front of the message: room for its GRH.
+pub const GRH: u32 = 40;
+/// The longest message that can be posted inline.
+pub const MAX_INLINE: usize = 1024;
+/// perftest's immediate.
+const IMM: [u8; 4] = [0; 4];
 /// Requests of one call at most.
 const BURST: usize = 16;
 /// In a work request's id: this is a receive.
@@ -99,6 +108,19 @@ impl Signal {
     }
 }
 
+/// How a flow's messages go, beyond what they are.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Manner {
+    /// As datagrams to this QP.
+    pub datagram: Option<(Ah, Qpn)>,
+    /// With an immediate.
+    pub imm: bool,
+    /// Copied when they are posted.
+    pub inline: bool,
+    /// Receives come from this queue, which all flows share; the first flow counts for it.
+    pub srq: Option<Srq>,
+}
+
 /// A connected QP, in one measurement.
 #[derive(Clone, Debug)]
 pub struct Flow {
@@ -120,6 +142,8 @@ pub struct Flow {
     pub rkey: RKey,
     /// How messages walk through the peer's memory.
     pub walk: Ring,
+    /// How its messages go.
+    pub manner: Manner,
     /// Messages that it sent in earlier measurements.
     pub before: u64,
     /// Requests posted.
@@ -128,6 +152,8 @@ pub struct Flow {
     pub completed: u64,
     /// Receives posted.
     pub offered: u64,
+    /// Receives that messages took.
+    pub taken: u64,
     /// Messages received.
     pub received: u64,
 }
@@ -148,6 +174,12 @@ impl Flow {
         signal: Signal,
     ) -> Result<()> {
         let mut left = count;
+        if self.manner.inline {
+            for _ in 0..count {
+                self.post_inline(backend, action, size, signal)?;
+            }
+            return Ok(());
+        }
         while left >= BURST as u64 {
             self.post_array::<B, BURST>(backend, action, size, signal)?;
             left -= BURST as u64;
@@ -178,7 +210,7 @@ impl Flow {
                     receive: false,
                 }
                 .encode(),
-                op: action.op(self.addr + self.walk.offset(number), self.rkey),
+                op: self.op(action, number),
                 payload: Payload::Sges(&sges[i..=i]),
                 flags: signal.flags(number),
             }
@@ -190,14 +222,93 @@ impl Flow {
         Ok(())
     }
 
-    /// Posts the next `count` receives of `size` bytes.
+    fn post_inline<B: Backend>(
+        &mut self,
+        backend: &mut B,
+        action: Action,
+        size: u32,
+        signal: Signal,
+    ) -> Result<()> {
+        let mut bytes = [0; MAX_INLINE];
+        let number = self.posted;
+        let message = &mut bytes[..size as usize];
+        self.tx.region.read(self.tx.offset(number), message);
+        let request = SendWr {
+            wr_id: WrId {
+                flow: self.index,
+                number,
+                receive: false,
+            }
+            .encode(),
+            op: self.op(action, number),
+            payload: Payload::Inline(message),
+            flags: signal.flags(number),
+        };
+        backend
+            .post_send(self.qp, &[request])
+            .with_context(|| format!("post inline to QPN {}", self.qpn))?;
+        self.posted += 1;
+        Ok(())
+    }
+
+    #[inline]
+    const fn op(&self, action: Action, number: u64) -> SendOp {
+        let Manner { datagram, imm, .. } = self.manner;
+        if let Some((ah, qpn)) = datagram {
+            return SendOp::Datagram {
+                ah,
+                qpn,
+                qkey: QKEY,
+                imm: if imm { Some(IMM) } else { None },
+            };
+        }
+        let (addr, rkey) = (self.addr + self.walk.offset(number), self.rkey);
+        match action {
+            Action::Write if imm => SendOp::WriteImm {
+                addr,
+                rkey,
+                imm: IMM,
+            },
+            Action::Send if imm => SendOp::SendImm(IMM),
+            _ => action.op(addr, rkey),
+        }
+    }
+
+    /// Refuses a received message of another length than `size`.
+    ///
+    /// # Errors
+    ///
+    /// The two ends have different options.
+    #[inline]
+    pub fn check_length(&self, completion: &Completion, size: u32) -> Result<()> {
+        let head = if self.manner.datagram.is_some() {
+            GRH
+        } else {
+            0
+        };
+        let length = completion.byte_len.saturating_sub(head);
+        if length != size {
+            bail!(
+                "QPN {} received a message of {length} bytes where our -s says {size}: give both ends the same -s",
+                self.qpn
+            );
+        }
+        Ok(())
+    }
+
+    /// Posts the next `count` receives for messages of `size` bytes.
     ///
     /// # Errors
     ///
     /// The device refuses one.
     pub fn offer<B: Backend>(&mut self, backend: &mut B, size: u32, count: u64) -> Result<()> {
         for _ in 0..count {
-            let sges = [self.rx.sge(self.offered, size)];
+            let mut sge = self.rx.sge(self.offered, size);
+            if self.manner.datagram.is_some() {
+                sge.addr -= u64::from(GRH);
+                sge.length += GRH;
+            }
+            let sges = [sge];
             let request = RecvWr {
                 wr_id: WrId {
                     flow: self.index,
@@ -207,9 +318,11 @@ impl Flow {
                 .encode(),
                 sges: &sges,
             };
-            backend
-                .post_recv(self.qp, &[request])
-                .with_context(|| format!("post a receive to QPN {}", self.qpn))?;
+            let posted = match self.manner.srq {
+                Some(srq) => backend.post_srq_recv(srq, &[request]),
+                None => backend.post_recv(self.qp, &[request]),
+            };
+            posted.with_context(|| format!("post a receive to QPN {}", self.qpn))?;
             self.offered += 1;
         }
         Ok(())

@@ -1,12 +1,13 @@
 //! The latency loops: one message at a time, to and fro or there and back.
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use roce_engine::verbs::{Backend, Completion, Region};
 
 use super::checks::Checks;
 use super::context::{Context, POLL};
 use super::flow::{Action, Flow, WrId};
 use super::load::Load;
+use super::quiet::Quiet;
 use super::window::{Phase, Window};
 use crate::exit::environment;
 use crate::peer::Session;
@@ -42,6 +43,7 @@ struct Latency<'m, 'r, B> {
     stamps: Vec<u64>,
     // Values that arrived in memory, for the watch.
     seen: u64,
+    quiet: Quiet,
 }
 
 /// Runs one measurement to its end. `target` is where the peer writes, for write-lat.
@@ -67,6 +69,8 @@ pub fn run<B: Backend>(
     }
     let window = ctx.spec.duration.map(Window::new);
     let is_client = ctx.spec.is_client();
+    let with_imm = flow.manner.imm;
+    let quiet = Quiet::new(ctx.clock.now());
     let mut latency = Latency {
         ctx,
         session,
@@ -77,11 +81,18 @@ pub fn run<B: Backend>(
         completions: [Completion::default(); POLL],
         stamps,
         seen: 0,
+        quiet,
     };
     match load.action {
+        Action::Write if with_imm => latency.send(!is_client, Some(target))?,
         Action::Write => latency.write(is_client, target)?,
-        Action::Send => latency.send(is_client)?,
+        Action::Send => latency.send(is_client, None)?,
         Action::Read | Action::Add | Action::Swap => latency.fetch()?,
+    }
+    if let (true, Some(iters)) = (load.lossy, load.iters) {
+        let arrived = latency.flow.received + latency.seen;
+        latency.ctx.arrivals.sent += iters;
+        latency.ctx.arrivals.received += arrived;
     }
     Ok(match latency.window {
         Some(window) => LatencySamples::Sample {
@@ -109,11 +120,8 @@ impl<B: Backend> Latency<'_, '_, B> {
                     return Ok(());
                 }
                 self.seen += 1;
-                let twin = (&self.flow.tx.region, self.flow.tx.offset(0));
-                let index = self.flow.index;
-                self.checks
-                    .with(|verifier| verifier.alike(index, region, start, twin, size - 1))
-                    .transpose()?;
+                self.quiet.arrived(self.ctx.clock.now());
+                self.compare(target, size - 1)?;
             }
             if self.is_more(self.flow.posted) {
                 let value = (self.flow.posted + 1) as u8;
@@ -130,16 +138,20 @@ impl<B: Backend> Latency<'_, '_, B> {
         }
     }
 
-    /// Both ends wait for a receive. The client sends first.
-    fn send(&mut self, is_client: bool) -> Result<()> {
+    /// Both ends wait for a receive; `starts` says that this end sends first. `target` is where the peer's data go if
+    /// only their immediate takes the receive.
+    fn send(&mut self, starts: bool, target: Option<(&Region, usize)>) -> Result<()> {
         // The answer may be there before the completion of what it answers.
         let mut expected: u64 = 0;
         loop {
-            let first = self.flow.posted == 0 && is_client;
+            let first = self.flow.posted == 0 && starts;
             if self.is_more(expected) && !first {
                 expected += 1;
                 if !self.wait(|flow| flow.received >= expected)? {
                     return Ok(());
+                }
+                if let Some(target) = target {
+                    self.compare(target, self.load.size as usize)?;
                 }
             }
             if self.is_more(self.flow.posted) {
@@ -164,6 +176,16 @@ impl<B: Backend> Latency<'_, '_, B> {
             }
         }
         Ok(())
+    }
+
+    /// Compares what the peer wrote with what we write.
+    fn compare(&self, (region, start): (&Region, usize), len: usize) -> Result<()> {
+        let twin = (&self.flow.tx.region, self.flow.tx.offset(0));
+        let index = self.flow.index;
+        let compared = self
+            .checks
+            .with(|verifier| verifier.alike(index, region, start, twin, len));
+        compared.transpose().map(drop)
     }
 
     fn start_window(&mut self) {
@@ -226,11 +248,23 @@ impl<B: Backend> Latency<'_, '_, B> {
             {
                 return Ok(false);
             }
+            if self.is_quiet(now) {
+                return Ok(false);
+            }
             let work = self.flow.completed + self.flow.received + self.seen;
             self.ctx.look(now, work, self.session)?;
             self.ctx.relax(now)?;
         }
         Ok(true)
+    }
+
+    /// Returns whether a lost message has ended the exchange, or in a run by the clock never let it begin.
+    fn is_quiet(&mut self, now: u64) -> bool {
+        if !self.load.lossy || (self.window.is_some() && self.quiet.has_begun()) {
+            return false;
+        }
+        self.quiet
+            .is_over(now, || self.session.exchange().peer_spoke())
     }
 
     fn take(&mut self, completion: Completion) -> Result<()> {
@@ -241,23 +275,20 @@ impl<B: Backend> Latency<'_, '_, B> {
             self.flow.completed = id.number + 1;
             return Ok(());
         }
-        if completion.byte_len != self.load.size {
-            bail!(
-                "QPN {} received a message of {} bytes where our -s says {}: give both ends the same -s",
-                self.flow.qpn,
-                completion.byte_len,
-                self.load.size
-            );
-        }
-        self.checks.received(self.flow, id.number, self.load.size)?;
+        self.flow.check_length(&completion, self.load.size)?;
+        self.checks
+            .received(self.flow, self.load.action, id.number, self.load.size)?;
         self.flow.received += 1;
+        self.flow.taken += 1;
+        self.quiet.arrived(self.ctx.clock.now());
         // As many as there are messages, and never fewer than were promised at the start.
-        if self
-            .load
-            .iters
-            .is_none_or(|iters| self.flow.received + self.load.rx_depth <= iters)
+        if self.load.keeps_full
+            || self
+                .load
+                .iters
+                .is_none_or(|iters| self.flow.received + self.load.rx_depth <= iters)
         {
-            self.flow.offer(self.ctx.backend, self.load.size, 1)?;
+            self.flow.offer(self.ctx.backend, self.load.room, 1)?;
         }
         if let Some(window) = &mut self.window {
             let now = self.ctx.clock.now();

@@ -1,5 +1,7 @@
 //! What one measurement does, worked out from the run's options once.
 
+use roce_engine::verbs::Service;
+
 use super::buffers::Buffers;
 use super::flow::{Action, Signal};
 use crate::spec::{AtomicKind, Op, Spec};
@@ -29,16 +31,25 @@ pub struct Load {
     pub waits: bool,
     /// Each post and completion is stamped.
     pub peak: bool,
+    /// Messages may be lost on the way here: the end is not known by their count.
+    pub lossy: bool,
+    /// Bytes that each receive has room for.
+    pub room: u32,
+    /// As many receives as the queue holds are kept posted, each with room for any message of the run: what is left
+    /// of one measurement serves the next. Otherwise no more than there are messages.
+    pub keeps_full: bool,
 }
 
 impl Load {
     /// Works out the measurement of messages of `size` bytes.
     pub fn new(spec: &Spec, buffers: &Buffers, size: u64) -> Self {
         let bandwidth = spec.test.is_bandwidth();
-        let iters = spec.duration.is_none().then_some(spec.iters);
+        let iters = spec.counted();
         let sends = spec.is_requester();
-        let receives =
-            spec.test.op == Op::Send && (!bandwidth || spec.bidirectional || !spec.is_client());
+        let receives = spec.is_receiver();
+        let unreliable = spec.service != Service::Rc;
+        let keeps_full = unreliable || spec.qp.use_srq;
+        let bytes = |size: u64| u32::try_from(size).unwrap_or(u32::MAX);
         let every = if bandwidth {
             u64::from(spec.cq_mod).min(buffers.tx_depth()).max(1)
         } else {
@@ -52,10 +63,14 @@ impl Load {
                 (Op::Atomic, AtomicKind::FetchAdd) => Action::Add,
                 (Op::Atomic, AtomicKind::CompareSwap) => Action::Swap,
             },
-            size: u32::try_from(size).unwrap_or(u32::MAX),
+            size: bytes(size),
             iters,
             depth: buffers.tx_depth(),
-            rx_depth: buffers.rx_depth().min(iters.unwrap_or(u64::MAX)),
+            rx_depth: if keeps_full {
+                buffers.rx_depth()
+            } else {
+                buffers.rx_depth().min(iters.unwrap_or(u64::MAX))
+            },
             list: u64::from(spec.post_list),
             signal: Signal {
                 every,
@@ -63,8 +78,11 @@ impl Load {
             },
             sends,
             receives,
-            waits: receives && bandwidth && spec.bidirectional && !spec.is_client(),
+            waits: receives && bandwidth && spec.bidirectional && !spec.is_active(),
             peak: sends && spec.measures_peak(),
+            lossy: unreliable && (receives || !bandwidth),
+            room: bytes(if keeps_full { spec.size } else { size }),
+            keeps_full,
         }
     }
 
@@ -83,6 +101,6 @@ impl Load {
     /// Returns whether a receive that was used is posted again: not beyond the messages that come.
     #[inline]
     pub fn offers_again(&self, offered: u64) -> bool {
-        self.iters.is_none_or(|iters| offered < iters)
+        self.keeps_full || self.iters.is_none_or(|iters| offered < iters)
     }
 }

@@ -9,7 +9,7 @@ use super::checks::Checks;
 use super::connect::LocalQp;
 use super::context::Context;
 use super::cpu::CpuTime;
-use super::flow::Flow;
+use super::flow::{Flow, Manner};
 use super::latency::{self, LatencySamples};
 use super::load::Load;
 use crate::peer::{BwReport, Session};
@@ -55,9 +55,11 @@ impl Plan<'_> {
         &self,
         ctx: &Context<'_, B>,
         session: &Session,
-        size: u64,
+        load: &Load,
         before: u64,
     ) -> Vec<Flow> {
+        let spec = ctx.spec;
+        let (size, room) = (u64::from(load.size), u64::from(load.room));
         let walk = self.buffers.walk(size);
         let pairs = self.locals.iter().zip(session.remote()).zip(&ctx.pairs);
         pairs
@@ -68,14 +70,25 @@ impl Plan<'_> {
                 qpn: local.qpn,
                 psn: local.psn,
                 tx: self.buffers.tx(index, size),
-                rx: self.buffers.rx(index, size),
+                rx: self
+                    .buffers
+                    .rx(if ctx.srq.is_some() { 0 } else { index }, room),
                 addr: remote.vaddr,
                 rkey: remote.rkey,
                 walk,
+                manner: Manner {
+                    datagram: pair.ah.map(|ah| (ah, remote.qpn)),
+                    imm: spec.pace.with_imm,
+                    inline: !spec.test.is_fetch()
+                        && load.size > 0
+                        && load.size <= spec.qp.inline_size,
+                    srq: ctx.srq,
+                },
                 before,
                 posted: 0,
                 completed: 0,
-                offered: 0,
+                offered: ctx.receives.get(index).map_or(0, |(offered, _)| *offered),
+                taken: ctx.receives.get(index).map_or(0, |(_, taken)| *taken),
                 received: 0,
             })
             .collect()
@@ -96,7 +109,8 @@ impl Plan<'_> {
         report: impl FnOnce(&BandwidthSamples) -> BwReport,
     ) -> Result<Measured> {
         let load = Load::new(ctx.spec, self.buffers, size);
-        let mut flows = self.flows(ctx, session, size, before);
+        let mut flows = self.flows(ctx, session, &load, before);
+        self.checks.begin(before);
         bandwidth::offer(ctx, &mut flows, &load)?;
         session.begin(&mut || ctx.idle())?;
         let cpu = CpuTime::start();
@@ -117,6 +131,10 @@ impl Plan<'_> {
         };
         let spent = cpu.stop();
         ctx.end();
+        if load.keeps_full {
+            let counts = flows.iter().map(|flow| (flow.offered, flow.taken));
+            ctx.receives = counts.collect();
+        }
         let ours = match &samples {
             Samples::Bandwidth(seen) => report(seen),
             _ => BwReport::default(),

@@ -114,6 +114,18 @@ impl Pattern {
         }
     }
 
+    /// Returns whether the first word of data of `len` bytes at `offset` is that of the pattern.
+    ///
+    /// # Panics
+    ///
+    /// The range is not inside the region.
+    pub fn starts(self, region: &Region, offset: usize, len: usize) -> bool {
+        let mut found = [0; 8];
+        let found = &mut found[..len.min(8)];
+        region.read(offset, found);
+        self.word(0).to_le_bytes().starts_with(found)
+    }
+
     fn generate(self, first: u64, out: &mut [u8]) {
         assert!(first.is_multiple_of(8), "patterns start at whole words");
         let mut index = first / 8;

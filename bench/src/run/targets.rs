@@ -30,7 +30,7 @@ impl Targets {
         buffers: &Buffers,
         checks: &Checks,
     ) -> Option<Self> {
-        let is_target = !spec.is_client() || spec.bidirectional;
+        let is_target = !spec.is_active() || spec.bidirectional;
         if !checks.are_on() || !is_target {
             return None;
         }

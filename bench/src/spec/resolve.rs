@@ -63,6 +63,15 @@ impl Spec {
         }
     }
 
+    /// Returns perftest's name of the transport service.
+    pub const fn service_name(&self) -> &'static str {
+        match self.service {
+            Service::Rc => "RC",
+            Service::Uc => "UC",
+            Service::Ud => "UD",
+        }
+    }
+
     /// Returns whether this end is a client.
     pub const fn is_client(&self) -> bool {
         matches!(self.role, Role::Client { .. })

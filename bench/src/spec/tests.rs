@@ -219,10 +219,11 @@ fn what_the_runner_cannot_do_is_named() {
     for test in Test::ALL {
         assert_eq!(Spec::new(test).unsupported_by_runner(), [""; 0]);
     }
-    let mut spec = Spec {
-        service: Service::Ud,
-        ..Spec::new(SEND_BW)
-    };
-    spec.qp.use_srq = true;
-    assert_eq!(spec.unsupported_by_runner(), ["-c UD", "--use-srq"]);
+    let mut spec = Spec::new(SEND_BW);
+    spec.qp.mr_per_qp = true;
+    spec.pace.warm_up = true;
+    assert_eq!(
+        spec.unsupported_by_runner(),
+        ["--mr_per_qp", "--perform_warm_up"]
+    );
 }

@@ -101,6 +101,10 @@ impl Stream for Pieces {
         self.at == self.bytes.len() && self.ending != Ending::Silent
     }
 
+    fn has_bytes(&self) -> bool {
+        self.at < self.bytes.len()
+    }
+
     fn end(&mut self) -> io::Result<()> {
         match self.ending {
             Ending::Reset => Err(ErrorKind::NotConnected.into()),
