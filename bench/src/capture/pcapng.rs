@@ -10,7 +10,7 @@ use pcap_file::pcapng::blocks::interface_description::{
     InterfaceDescriptionBlock, InterfaceDescriptionOption,
 };
 use pcap_file::pcapng::blocks::section_header::{SectionHeaderBlock, SectionHeaderOption};
-use pcap_file::{DataLink, PcapError};
+use pcap_file::{DataLink, Endianness, PcapError};
 
 /// Time stamps count nanoseconds.
 const NANOSECONDS: u8 = 9;
@@ -44,6 +44,7 @@ impl<W: Write> Pcapng<W> {
     ) -> Result<Self> {
         let us = concat!("roce ", env!("CARGO_PKG_VERSION"));
         let section = SectionHeaderBlock {
+            endianness: Endianness::native(),
             options: vec![SectionHeaderOption::UserApplication(us.into())],
             ..SectionHeaderBlock::default()
         };
