@@ -7,3 +7,4 @@ mod failures;
 mod lab;
 mod pairs;
 mod process;
+mod services;
