@@ -44,6 +44,8 @@ struct Latency<'m, 'r, B> {
     // Values that arrived in memory, for the watch.
     seen: u64,
     quiet: Quiet,
+    // With a gap between posts: when the next may be.
+    next_post: u64,
 }
 
 /// Runs one measurement to its end. `target` is where the peer writes, for write-lat.
@@ -82,6 +84,7 @@ pub fn run<B: Backend>(
         stamps,
         seen: 0,
         quiet,
+        next_post: 0,
     };
     match load.action {
         Action::Write if with_imm => latency.send(!is_client, Some(target))?,
@@ -207,6 +210,7 @@ impl<B: Backend> Latency<'_, '_, B> {
             signal,
             ..
         } = self.load;
+        self.keep_gap()?;
         if action == Action::Send {
             self.checks.prepare(self.flow, action, size, 1);
         }
@@ -219,6 +223,22 @@ impl<B: Backend> Latency<'_, '_, B> {
             self.stamps.push(now);
         }
         self.flow.post(self.ctx.backend, action, size, 1, signal)
+    }
+
+    /// Turns the device until the time between two posts has passed (`--latency_gap`).
+    fn keep_gap(&mut self) -> Result<()> {
+        let gap = u64::from(self.ctx.spec.pace.latency_gap_us) * 1000;
+        if gap == 0 {
+            return Ok(());
+        }
+        while self.ctx.clock.now() < self.next_post {
+            self.ctx.backend.progress()?;
+            let now = self.ctx.clock.now();
+            let work = self.flow.completed + self.flow.received + self.seen;
+            self.ctx.look(now, work, self.session)?;
+        }
+        self.next_post = self.ctx.clock.now() + gap;
+        Ok(())
     }
 
     /// Waits for the completion of what was posted. `counts` says that it is what a timed run counts.

@@ -11,7 +11,6 @@ impl Spec {
             ("--mr_per_qp", qp.mr_per_qp),
             ("--use_hugepages", qp.hugepages),
             ("--perform_warm_up", pace.warm_up),
-            ("--latency_gap", pace.latency_gap_us != 0),
             ("--run_infinitely", pace.row_every_s.is_some()),
             ("--rate_limit", pace.rate.is_some()),
             ("--cpu_util", self.shown.cpu_util),

@@ -101,3 +101,14 @@ fn queues_events_inline_data_and_immediates_move_the_right_bytes() {
         assert_all_checked(&said, checked);
     }
 }
+
+#[test]
+fn a_gap_between_posts_is_in_the_latency() {
+    let _turn = Turn::take();
+    let said = roce("read-lat -n 50 --latency_gap 2000 --lab --verify");
+    said.assert_code(0);
+    assert_all_checked(&said, 50);
+    let row = said.out.lines().find(|line| line.starts_with(" 2 "));
+    let least = row.unwrap().split_whitespace().nth(2).unwrap();
+    assert!(least.parse::<f64>().unwrap() >= 2000.0, "{said:#?}");
+}
