@@ -292,7 +292,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut channel = Channel::new(stream, false).unwrap();
-        let (bound, busy) = (Duration::from_millis(40), Duration::from_millis(200));
+        let (bound, busy) = (Duration::from_millis(250), Duration::from_millis(1000));
         let stage = Stage::Handshake {
             round: "finished",
             qp: 0,
