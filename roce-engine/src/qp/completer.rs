@@ -162,7 +162,10 @@ impl Qp {
         let expected = (length - offset).min(mtu) as usize;
         let span = read_span(self.requester.max_rd_atomic);
         let last = arrived + 1 == packets || (arrived + 1).is_multiple_of(span);
-        if packet.payload.len() != expected || info.position.is_end() != last {
+        // A piece begins with a start. Inside of it the answer to a repeated request may start anywhere.
+        let out_of_place = info.position.is_end() != last
+            || arrived.is_multiple_of(span) && !info.position.is_start();
+        if packet.payload.len() != expected || out_of_place {
             self.fail_head(shared, Status::BadRespErr);
             return;
         }
