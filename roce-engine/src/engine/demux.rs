@@ -38,7 +38,11 @@ impl Engine {
         };
         let counters = &mut self.shared.counters;
         if info.transport == Transport::Cnp {
-            counters.rp_cnp_handled += 1;
+            if roce_wire::is_cnp(&packet) {
+                counters.rp_cnp_handled += 1;
+            } else {
+                counters.drop_malformed += 1;
+            }
             return;
         }
         counters.rx_ecn_ce += u64::from(meta.traffic_class & ECN_CE == ECN_CE);
