@@ -44,6 +44,15 @@ pub fn usage(text: impl Into<String>) -> anyhow::Error {
     .into()
 }
 
+/// Makes an error about a limit that the result misses: exit status 4.
+pub fn limit(text: impl Into<String>) -> anyhow::Error {
+    ExitError {
+        status: LIMIT,
+        text: text.into(),
+    }
+    .into()
+}
+
 /// Returns the exit status of an error: that of the first cause that has one, else 1.
 pub fn status_of(error: &anyhow::Error) -> u8 {
     error
@@ -66,5 +75,6 @@ mod tests {
         assert_eq!(status_of(&error), ENVIRONMENT);
         assert_eq!(status_of(&anyhow::anyhow!("peer left")), FAILED);
         assert_eq!(status_of(&usage("-x 9")), USAGE);
+        assert_eq!(status_of(&limit("too slow")), LIMIT);
     }
 }

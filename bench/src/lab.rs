@@ -78,6 +78,8 @@ pub fn run(spec: &Spec, output: &mut impl Output) -> Result<Vec<String>> {
             show(&words);
             bail!("the lab's server failed: {}", describe(status))
         }
+        // The run went well, and its result is not what was asked for: the server has nothing to add.
+        (Err(error), Some(status)) if status.success() => Err(error),
         (Err(error), status) => {
             show(&words);
             // Of two failures, the one that was not caused by the other's leaving.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use roce_bench::cli::{self, Command};
 use roce_bench::output::{Printer, say};
-use roce_bench::spec::Spec;
+use roce_bench::spec::{Form, Spec};
 use roce_bench::{compare, exit, lab, program};
 
 fn main() -> ExitCode {
@@ -36,10 +36,13 @@ fn test(spec: &Spec) -> anyhow::Result<()> {
             "option {option} is known, and this version cannot run it: leave it out at both ends"
         )));
     }
-    let mut output = Printer::new(spec);
+    let mut output = Printer::new(spec)?;
     if spec.lab {
-        for line in lab::run(spec, &mut output)? {
-            say(&format!(" server: {line}"));
+        let words = lab::run(spec, &mut output)?;
+        if spec.shown.form == Form::Full {
+            for line in words {
+                say(&format!(" server: {line}"));
+            }
         }
         return Ok(());
     }

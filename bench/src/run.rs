@@ -15,6 +15,7 @@ pub mod failure;
 pub mod flow;
 pub mod latency;
 pub mod load;
+pub mod machine;
 pub mod measure;
 pub mod pattern;
 pub mod progress;

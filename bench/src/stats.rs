@@ -1,8 +1,10 @@
 //! From time stamps to figures, as perftest computes them. Times are nanoseconds of one clock.
 
+mod cycles;
 mod latency;
 mod peak;
 
+pub use cycles::nanos_per_cycle;
 pub use latency::{LatencyRow, Samples, Summary, TimedLatency};
 pub use peak::{PeakInput, peak_nanos_per_message};
 

@@ -1,6 +1,10 @@
 //! The bandwidth table.
 
+use core::fmt::Write as _;
+
+use super::{SEPARATOR, busy_cell, busy_column};
 use crate::peer::BwReport;
+use crate::spec::{Form, Spec};
 use crate::stats::Unit;
 
 /// Below this average a row in Gb/s has six decimals.
@@ -30,4 +34,57 @@ pub fn bandwidth_row(unit: Unit, report: &BwReport) -> String {
             " {size:<7}    {iterations:<10}       {peak:<7.2}            {average:<7.2}\t\t   {message_rate:<7.6}"
         )
     }
+}
+
+/// Returns the two blocks that `--report-both` adds below the sum: what this end sent, and what the peer sent. The
+/// separator of the table follows them.
+pub fn both_directions(
+    spec: &Spec,
+    local: &BwReport,
+    remote: &BwReport,
+    busy: Option<f64>,
+) -> String {
+    let unit = Unit::of_option(spec.report_gbits);
+    let columns = bandwidth_columns(unit) + busy_column(spec);
+    let mut text = String::new();
+    for (side, report) in [("Local", local), ("Remote", remote)] {
+        let row = bandwidth_row(unit, report) + &busy_cell(busy);
+        let _infallible = writeln!(
+            text,
+            "{SEPARATOR}\n\n {side} results: \n{SEPARATOR}\n{columns}\n{row}"
+        );
+    }
+    text
+}
+
+/// Returns the figure that `--output` asks for; nothing where it asks for the table.
+pub fn bandwidth_figure(form: Form, report: &BwReport) -> Option<String> {
+    match form {
+        Form::Bandwidth => Some(format!("{:.6}", report.average)),
+        Form::MessageRate => Some(format!("{:.6}", report.message_rate)),
+        Form::Full | Form::Latency => None,
+    }
+}
+
+/// Says which of the limits of `-w` and `-y` no row reached, in perftest's words; `best` has the best figures.
+pub fn missed_limit(spec: &Spec, best: &BwReport) -> Option<String> {
+    let unit = Unit::of_option(spec.report_gbits).label();
+    if let Some(least) = spec
+        .shown
+        .least_bandwidth
+        .filter(|least| best.average < *least)
+    {
+        return Some(format!(
+            "BW result is below bw limit: {:.2} of {least} {unit}",
+            best.average
+        ));
+    }
+    let least = spec
+        .shown
+        .least_rate
+        .filter(|least| best.message_rate < *least)?;
+    Some(format!(
+        "Msg rate  is below msg_rate limit: {:.6} of {least} Mpps",
+        best.message_rate
+    ))
 }

@@ -88,6 +88,9 @@ pub fn peak_warning(spec: &Spec) -> Option<&'static str> {
 pub fn banner(spec: &Spec, facts: &Facts) -> String {
     let bandwidth = spec.test.is_bandwidth();
     let mut text = format!("{SEPARATOR}\n{}{}\n", " ".repeat(20), title(spec));
+    if spec.qp.events {
+        let _infallible = writeln!(text, " Test with events. Using {}_comp0", facts.device);
+    }
     let mut line = |name: &str, value: String| {
         let _infallible = writeln!(text, " {name:<16}: {value}");
     };

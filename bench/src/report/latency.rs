@@ -44,15 +44,21 @@ pub fn timed_row(size: u64, row: &TimedLatency) -> String {
     format!(" {size:<7}       {messages}            {avg:<7.2}        {per_second:<7.2}")
 }
 
+/// Returns the figure that `--output latency` asks for.
+pub fn latency_figure(avg: f64) -> String {
+    format!("{avg:.6}")
+}
+
 /// Returns the lists of samples that `-U` and `-H` ask for, with the separator and the columns that follow them;
 /// nothing if neither does.
 pub fn sample_lists(spec: &Spec, samples: &Samples) -> String {
     let mut text = String::new();
+    let unit = if spec.shown.cycles { "cycles" } else { "usec" };
     if spec.unsorted {
-        list(&mut text, samples.in_order());
+        list(&mut text, unit, samples.in_order());
     }
     if spec.histogram {
-        list(&mut text, samples.kept());
+        list(&mut text, unit, samples.kept());
     }
     if !text.is_empty() {
         let _infallible = writeln!(text, "{SEPARATOR}\n{}", latency_columns());
@@ -60,8 +66,8 @@ pub fn sample_lists(spec: &Spec, samples: &Samples) -> String {
     text
 }
 
-fn list(text: &mut String, samples: &[f64]) {
-    text.push_str("#, usec\n");
+fn list(text: &mut String, unit: &str, samples: &[f64]) {
+    let _infallible = writeln!(text, "#, {unit}");
     for (number, sample) in (1_u64..).zip(samples) {
         let _infallible = writeln!(text, "{number}, {}", general(*sample));
     }

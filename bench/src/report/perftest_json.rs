@@ -4,14 +4,19 @@ use serde::Serialize;
 
 use super::banner::{Facts, on_off, title};
 use crate::peer::BwReport;
-use crate::spec::Spec;
+use crate::spec::{Form, Spec};
 use crate::stats::{LatencyRow, TimedLatency, Unit};
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PerftestResult {
     /// Of a bandwidth test, in the run's unit.
-    Bandwidth(BwReport),
+    Bandwidth {
+        /// The figures.
+        report: BwReport,
+        /// How busy the machine was, in percent, if that was asked for.
+        busy: Option<f64>,
+    },
     /// Of a latency test.
     Latency {
         /// Bytes of a message.
@@ -27,6 +32,8 @@ pub enum PerftestResult {
         size: u64,
         /// The figures.
         row: TimedLatency,
+        /// How busy the machine was, in percent, if that was asked for.
+        busy: Option<f64>,
     },
 }
 
@@ -39,6 +46,8 @@ struct File {
 #[derive(Serialize)]
 struct Info {
     test: String,
+    #[serde(rename = "Test with events", skip_serializing_if = "Option::is_none")]
+    events: Option<String>,
     #[serde(rename = "Dual_port")]
     dual_port: &'static str,
     #[serde(rename = "Device")]
@@ -94,6 +103,18 @@ enum Results {
         average: f64,
         #[serde(rename = "MsgRate")]
         rate: f64,
+        #[serde(rename = "CPU_util", skip_serializing_if = "Option::is_none")]
+        busy: Option<f64>,
+    },
+    OnlyBandwidth {
+        bw_avg: f64,
+    },
+    OnlyRate {
+        #[serde(rename = "msgRate_avg")]
+        rate: f64,
+    },
+    OnlyLatency {
+        avg_lat: f64,
     },
     Latency {
         #[serde(rename = "MsgSize")]
@@ -114,6 +135,8 @@ enum Results {
         n_iterations: u64,
         t_avg: f64,
         tps_average: f64,
+        #[serde(rename = "CPU_util", skip_serializing_if = "Option::is_none")]
+        busy: Option<f64>,
     },
 }
 
@@ -134,6 +157,10 @@ fn info(spec: &Spec, facts: &Facts) -> Info {
     let receives = spec.posts_receives() && (!spec.is_active() || spec.bidirectional);
     Info {
         test: title(spec).replace(' ', "_"),
+        events: spec
+            .qp
+            .events
+            .then(|| format!("Using_{}_comp0", facts.device)),
         dual_port: "OFF",
         device: facts.device.clone(),
         qps: spec.qps,
@@ -159,8 +186,11 @@ fn info(spec: &Spec, facts: &Facts) -> Info {
 
 fn results(spec: &Spec, result: &PerftestResult) -> Results {
     let two = |value: f64| rounded(value, 2);
+    if let Some(figure) = only(spec.shown.form, result) {
+        return figure;
+    }
     match *result {
-        PerftestResult::Bandwidth(report) => {
+        PerftestResult::Bandwidth { report, busy } => {
             let small =
                 Unit::of_option(spec.report_gbits) == Unit::Gigabits && report.average < 0.1;
             let decimals = if small { 6 } else { 2 };
@@ -170,6 +200,7 @@ fn results(spec: &Spec, result: &PerftestResult) -> Results {
                 peak: rounded(report.peak, decimals),
                 average: rounded(report.average, decimals),
                 rate: rounded(report.message_rate, 6),
+                busy: busy.map(two),
             }
         }
         PerftestResult::Latency {
@@ -187,12 +218,35 @@ fn results(spec: &Spec, result: &PerftestResult) -> Results {
             percentile_99: two(row.p99),
             percentile_999: two(row.p999),
         },
-        PerftestResult::Timed { size, row } => Results::Timed {
+        PerftestResult::Timed { size, row, busy } => Results::Timed {
             size,
             n_iterations: row.messages,
             t_avg: two(row.avg),
             tps_average: two(row.per_second),
+            busy: busy.map(two),
         },
+    }
+}
+
+/// Returns the one figure that `--output` asks for.
+fn only(form: Form, result: &PerftestResult) -> Option<Results> {
+    let six = |value: f64| rounded(value, 6);
+    match (form, result) {
+        (Form::Bandwidth, PerftestResult::Bandwidth { report, .. }) => {
+            Some(Results::OnlyBandwidth {
+                bw_avg: six(report.average),
+            })
+        }
+        (Form::MessageRate, PerftestResult::Bandwidth { report, .. }) => Some(Results::OnlyRate {
+            rate: six(report.message_rate),
+        }),
+        (Form::Latency, PerftestResult::Latency { row, .. }) => Some(Results::OnlyLatency {
+            avg_lat: six(row.avg),
+        }),
+        (Form::Latency, PerftestResult::Timed { row, .. }) => Some(Results::OnlyLatency {
+            avg_lat: six(row.avg),
+        }),
+        _ => None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Whole outputs, spelled out.
 
+mod options;
+
 use core::time::Duration;
 
 use roce_engine::verbs::{Gid, Mtu, Psn, Qpn, RKey};
@@ -343,7 +345,11 @@ fn json_is_valid_and_keeps_perftests_names() {
         average: 12.345,
         message_rate: 0.123_456_7,
     };
-    let text = perftest_json(&spec, &facts(), &PerftestResult::Bandwidth(report));
+    let text = perftest_json(
+        &spec,
+        &facts(),
+        &PerftestResult::Bandwidth { report, busy: None },
+    );
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["test_info"]["test"], "RDMA_Write_BW_Test");
     assert_eq!(value["test_info"]["Mtu"], 1024);
@@ -375,6 +381,7 @@ fn json_is_valid_and_keeps_perftests_names() {
     let timed = PerftestResult::Timed {
         size: 2,
         row: TimedLatency::default(),
+        busy: None,
     };
     let value: serde_json::Value =
         serde_json::from_str(&perftest_json(&spec, &facts(), &timed)).unwrap();

@@ -12,7 +12,7 @@ use super::window::{Phase, Window};
 use crate::peer::Session;
 
 /// What a bandwidth measurement saw. Times are nanoseconds of the run's clock.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct BandwidthSamples {
     /// Bytes of a message.
     pub size: u64,
@@ -24,6 +24,8 @@ pub struct BandwidthSamples {
     pub posted: Vec<u64>,
     /// How many requests were complete, and when.
     pub completed: Vec<(u64, u64)>,
+    /// How busy the machine was, in percent, if it was looked at.
+    pub busy: Option<f64>,
 }
 
 /// A bandwidth measurement in progress.
@@ -81,7 +83,11 @@ pub fn run<B: Backend>(
         _ => 0,
     };
     let now = ctx.begin(&load);
-    let mut window = ctx.spec.duration.map(Window::new);
+    let watched = ctx.spec.shown.cpu_util;
+    let mut window = ctx
+        .spec
+        .duration
+        .map(|span| Window::new(span).with_machine(watched));
     // A receiver's time starts with its first message.
     if let Some(window) = window.as_mut().filter(|_| load.sends && !load.waits) {
         window.start(now);
@@ -231,6 +237,7 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
     }
 
     fn samples(self) -> BandwidthSamples {
+        let busy = self.window.as_ref().and_then(Window::busy);
         let (messages, nanos) = match self.window {
             Some(window) => (window.count, window.length()),
             None => {
@@ -248,6 +255,7 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
             nanos,
             posted: self.posted,
             completed: self.completed,
+            busy,
         }
     }
 }

@@ -16,7 +16,7 @@ use crate::peer::Session;
 const TIMED_STAMPS: usize = 1 << 20;
 
 /// What a latency measurement saw. Times are nanoseconds of the run's clock.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum LatencySamples {
     /// When each message was posted.
     Stamps(Vec<u64>),
@@ -28,6 +28,8 @@ pub enum LatencySamples {
         nanos: u64,
         /// When each message in it was posted, as many as are kept.
         stamps: Vec<u64>,
+        /// How busy the machine was, in percent, if it was looked at.
+        busy: Option<f64>,
     },
 }
 
@@ -69,7 +71,11 @@ pub fn run<B: Backend>(
             "no memory for {wanted} samples: use a smaller -n"
         )));
     }
-    let window = ctx.spec.duration.map(Window::new);
+    let watched = ctx.spec.shown.cpu_util;
+    let window = ctx
+        .spec
+        .duration
+        .map(|span| Window::new(span).with_machine(watched));
     let is_client = ctx.spec.is_client();
     let with_imm = flow.manner.imm;
     let quiet = Quiet::new(ctx.clock.now());
@@ -102,6 +108,7 @@ pub fn run<B: Backend>(
             messages: window.count,
             nanos: window.length(),
             stamps: latency.stamps,
+            busy: window.busy(),
         },
         None => LatencySamples::Stamps(latency.stamps),
     })

@@ -12,6 +12,7 @@ use super::cpu::CpuTime;
 use super::flow::{Flow, Manner};
 use super::latency::{self, LatencySamples};
 use super::load::Load;
+use super::machine::MachineTime;
 use crate::peer::{BwReport, Session};
 
 /// What one message size gave.
@@ -25,6 +26,8 @@ pub struct Measured {
     pub peer: Option<BwReport>,
     /// Processor time of this process and wall time, of the loop alone.
     pub cpu: CpuTime,
+    /// How busy the machine was while messages counted, in percent, if it was looked at.
+    pub busy: Option<f64>,
 }
 
 /// What this end saw.
@@ -114,6 +117,7 @@ impl Plan<'_> {
         bandwidth::offer(ctx, &mut flows, &load)?;
         session.begin(&mut || ctx.idle())?;
         let cpu = CpuTime::start();
+        let machine = ctx.spec.shown.cpu_util.then(MachineTime::read).flatten();
         let samples = if !load.sends && !load.receives {
             Samples::Passive
         } else if ctx.spec.test.is_bandwidth() {
@@ -145,11 +149,20 @@ impl Plan<'_> {
             Samples::Passive => cpu.stop(),
             _ => spent,
         };
+        let busy = match &samples {
+            Samples::Passive => machine
+                .zip(MachineTime::read())
+                .and_then(|(start, end)| end.busy_since(start)),
+            Samples::Bandwidth(seen) => seen.busy,
+            Samples::Latency(LatencySamples::Sample { busy, .. }) => *busy,
+            Samples::Latency(LatencySamples::Stamps(_)) => None,
+        };
         Ok(Measured {
             size,
             samples,
             peer,
             cpu,
+            busy,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! When a measurement by the clock counts: after its warm-up and before its cool-down.
 
+use super::machine::MachineTime;
 use crate::spec::Span;
 
 /// Where a run that ends by the clock is.
@@ -25,6 +26,8 @@ pub struct Window {
     closed: Option<u64>,
     /// What was counted in the sample.
     pub count: u64,
+    // The machine's time when the sample opened, and when it closed, if it is looked at.
+    machine: Option<[Option<MachineTime>; 2]>,
 }
 
 impl Window {
@@ -40,7 +43,21 @@ impl Window {
             opened: None,
             closed: None,
             count: 0,
+            machine: None,
         }
+    }
+
+    /// Looks at the machine's time, too, when the sample opens and when it closes.
+    #[must_use]
+    pub fn with_machine(mut self, watched: bool) -> Self {
+        self.machine = watched.then_some([None; 2]);
+        self
+    }
+
+    /// Returns how busy the machine was in the sample, in percent, if it was looked at.
+    pub fn busy(&self) -> Option<f64> {
+        let [opened, closed] = self.machine?;
+        closed?.busy_since(opened?)
     }
 
     /// Starts the time if it does not run yet.
@@ -59,14 +76,27 @@ impl Window {
             return Phase::WarmUp;
         }
         if passed < self.total - self.margin {
-            self.opened.get_or_insert(now);
+            if self.opened.is_none() {
+                self.opened = Some(now);
+                self.look(0);
+            }
             return Phase::Sample;
         }
-        self.closed.get_or_insert(now);
+        if self.closed.is_none() {
+            self.closed = Some(now);
+            self.look(1);
+        }
         if passed < self.total {
             Phase::CoolDown
         } else {
             Phase::End
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, end: usize) {
+        if let Some(times) = &mut self.machine {
+            times[end] = MachineTime::read();
         }
     }
 

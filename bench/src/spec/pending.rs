@@ -13,7 +13,6 @@ impl Spec {
             ("--perform_warm_up", pace.warm_up),
             ("--run_infinitely", pace.row_every_s.is_some()),
             ("--rate_limit", pace.rate.is_some()),
-            ("--cpu_util", self.shown.cpu_util),
         ]
         .into_iter()
         .filter_map(|(name, asked)| asked.then_some(name))

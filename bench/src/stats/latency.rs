@@ -62,10 +62,15 @@ pub struct TimedLatency {
 impl TimedLatency {
     /// Computes the figures; `halved` where a message is one way of a round trip.
     pub fn new(messages: u64, nanos: u64, halved: bool) -> Self {
+        Self::in_units(messages, nanos, halved, 1000.0)
+    }
+
+    /// Like [`new`](Self::new), the time of a message in units of so many nanoseconds.
+    pub fn in_units(messages: u64, nanos: u64, halved: bool, unit: f64) -> Self {
         if messages == 0 || nanos == 0 {
             return Self::default();
         }
-        let whole = nanos as f64 / 1e3 / messages as f64;
+        let whole = nanos as f64 / unit / messages as f64;
         Self {
             messages,
             avg: if halved { whole / 2.0 } else { whole },
@@ -75,10 +80,15 @@ impl TimedLatency {
 }
 
 impl Samples {
-    /// Takes the times of the posts: each sample is the time from one to the next, halved where a post waits for
-    /// the peer's answer, which took the other half.
+    /// Takes the times of the posts: each sample is the time from one to the next, in microseconds, halved where a
+    /// post waits for the peer's answer, which took the other half.
     pub fn from_stamps(stamps: &[u64], halved: bool) -> Self {
-        let scale = if halved { 2000.0 } else { 1000.0 };
+        Self::in_units(stamps, halved, 1000.0)
+    }
+
+    /// Like [`from_stamps`](Self::from_stamps), in units of so many nanoseconds.
+    pub fn in_units(stamps: &[u64], halved: bool, nanos: f64) -> Self {
+        let scale = if halved { nanos * 2.0 } else { nanos };
         let in_order: Vec<f64> = stamps
             .windows(2)
             .map(|pair| pair[1].saturating_sub(pair[0]) as f64 / scale)

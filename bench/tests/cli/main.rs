@@ -5,6 +5,7 @@ mod capture;
 mod compare;
 mod failures;
 mod lab;
+mod options;
 mod pairs;
 mod process;
 mod services;
