@@ -144,12 +144,15 @@ mod tests {
         cq.push(completion(1, false));
         cq.push(completion(2, false));
         assert!(!cq.resize(1));
+        assert!(cq.resize(2), "exactly what waits");
         assert!(cq.resize(3));
+        assert!(!cq.is_empty());
         assert!(cq.push(completion(3, false)));
         assert!(!cq.push(completion(4, false)), "the new depth counts");
         let mut out = [Completion::default(); 4];
         assert_eq!(cq.take(&mut out), 3);
         assert_eq!(out[0].wr_id, 1);
+        assert!(cq.is_empty());
     }
 
     #[test]

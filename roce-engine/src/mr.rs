@@ -395,6 +395,18 @@ mod tests {
     }
 
     #[test]
+    fn the_name_of_a_destroyed_domain_is_dead_and_its_place_is_not() {
+        let mut table = MemoryTable::new(1, 4, 0);
+        let old = table.alloc_pd().expect("room");
+        table.dealloc_pd(old).expect("nothing uses it");
+        let new = table.alloc_pd().expect("its place");
+        let region = Region::zeroed(64, 8).expect("memory");
+        assert!(table.register(new, &region, Access::NONE).is_ok());
+        assert!(table.register(old, &region, Access::NONE).is_err());
+        assert!(table.dealloc_pd(old).is_err());
+    }
+
+    #[test]
     fn bounds_are_exact_and_do_not_overflow() {
         let (table, pd, mr) = table();
         let claim = |addr, len| Claim {

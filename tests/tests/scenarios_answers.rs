@@ -120,6 +120,24 @@ fn a_duplicate_read_of_other_memory_is_dropped() {
     rogue.expect_state(QpState::Rts);
 }
 
+/// Trap 36: a duplicate READ that asks for more than what is left of the one it repeats gets no answer,
+/// even if that memory is readable.
+#[test]
+fn a_duplicate_read_that_asks_for_more_is_dropped() {
+    let mut rogue = Rogue::new();
+    let read = Opcode::RC_RDMA_READ_REQUEST;
+    let (addr, rkey) = (rogue.end.mr.addr, rogue.end.mr.rkey);
+    rogue.request(read, 0, named(read, addr, rkey, 2048), &[]);
+    assert_eq!(rogue.replies().len(), 2);
+    for (after, offset, length) in [(0, 0, 2049), (1, 1024, 1025), (1, 1024, 2048)] {
+        let ext = named(read, addr + offset, rkey, length);
+        rogue.request(read, after, ext, &[]);
+        assert_eq!(rogue.replies(), [], "{length} bytes from {offset}");
+    }
+    rogue.request(read, 1, named(read, addr + 1024, rkey, 1024), &[]);
+    assert_eq!(rogue.replies().len(), 1, "what is left is answered");
+}
+
 /// Bug 10, trap 36: a duplicate atomic is answered with the value of its one execution.
 #[test]
 fn a_duplicate_atomic_is_answered_from_the_table() {
