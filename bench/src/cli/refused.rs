@@ -30,6 +30,7 @@ const RAW: &str = "raw Ethernet tests are not part of roce; use one of its eight
 const ACCELERATOR: &str = "buffers are in the host's memory; leave it out";
 const ADAPTER: &str = "it tunes an adapter that is not in use here; leave it out";
 
+/// Options of perftest.
 const OPTIONS: &[Refused] = &[
     row('g', "mcg", MULTICAST),
     row('M', "MGID", MULTICAST),
@@ -101,6 +102,14 @@ const OPTIONS: &[Refused] = &[
     long("unsolicited_write", ADAPTER),
     long("tcp", RAW),
     long(
+        "typical_pkt_size",
+        "it belongs to --rate_limit_type PP, an adapter's limiter; use --rate_limit with --burst_size",
+    ),
+];
+
+/// Options of the design, not of perftest.
+const OURS: &[Refused] = &[
+    long(
         "busy-poll",
         "it belongs to the AF_XDP backend, which is not in this version",
     ),
@@ -154,6 +163,7 @@ pub(super) fn option(given: &str) -> Option<String> {
 fn by_long(name: &str) -> Option<&'static str> {
     OPTIONS
         .iter()
+        .chain(OURS)
         .find(|refused| refused.long == name)
         .map(|refused| refused.instead)
         .or_else(|| {
@@ -195,4 +205,20 @@ pub(super) fn command(given: &str) -> Option<String> {
         }
     };
     Some(format!("command `{given}` is not supported yet; {instead}"))
+}
+
+/// Returns perftest's options that are refused, as a user types them; a family by its prefix.
+#[cfg(test)]
+pub(super) fn all_of_perftest() -> Vec<String> {
+    let short = |letter| format!("-{letter}");
+    OPTIONS
+        .iter()
+        .flat_map(|refused| {
+            let long = format!("--{}", refused.long);
+            [refused.short.map(short), Some(long)]
+        })
+        .flatten()
+        .chain(FAMILIES.iter().map(|(prefix, _)| format!("--{prefix}")))
+        .chain(RAW_LETTERS.chars().map(short))
+        .collect()
 }

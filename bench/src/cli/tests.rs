@@ -1,3 +1,4 @@
+mod compat;
 mod errors;
 
 use core::time::Duration;
@@ -133,38 +134,6 @@ fn ipv6_server_implies_ipv6() {
     assert!(!spec("roce write-bw name").ipv6);
     let lab = spec("roce write-bw --lab --ipv6");
     assert_eq!(lab.role, Role::Client { host: "::1".into() });
-}
-
-/// perftest's options beyond those that are supported, by the words that a user would type.
-const OTHERS: &str = "-g -M --MGID -L --hop_limit \
-    -O --dualport -R --rdma_cm -T --tos -W --report-counters -X --vector \
-    -z --comm_rdma_cm --com_rdma_cm --recv_post_list --report-per-port \
-    --wait_destroy --use_old_post_send --disable_pcie_relaxed --use_ooo --odp --mmap --mmap-offset --dlid --force-link \
-    --dont_xchg_versions --use-null-mr --payload_file_path --inline_recv --use_cuda --use_cuda_bus_id --use_rocm \
-    --use_neuron --use_hl --use_mlu --use_musa --use_opencl --use_ib_dm_dmabuf --gpu_touch --data_validation \
-    --aes_xts --aes_block_size --encrypt_on_tx --sig_before --data_enc_keys_number --kek_path --credentials_path \
-    --log_dci_streams --cqe_poll --disable_dynamic_polling --no_lock --no_enhanced_reorder --pin_cores \
-    --numa_node --disable_numa --tph_mem --cpu_id --ph --congest_type --connectionless --sig_offload \
-    --unsolicited_write -B -E -G -J -j -K -k -Y -Z -P -v --vlan_en --flows --flows_burst --tcp --raw_ipv6 \
-    --busy-poll --replace-xdp --ceiling --source_ip";
-
-#[test]
-fn every_other_option_is_refused_by_name() {
-    for option in OTHERS.split_whitespace() {
-        for tail in ["", " 1"] {
-            let text = refusal(&format!("ib_write_bw {option}{tail}"));
-            let named = text.starts_with(&format!("option {option}"));
-            assert!(
-                named && text.contains("is not supported; "),
-                "{option}: {text}"
-            );
-        }
-        if option.starts_with("--") {
-            let text = refusal(&format!("roce send-lat {option}=1 host"));
-            assert!(text.starts_with(&format!("option {option} ")), "{text}");
-        }
-    }
-    assert!(refusal("ib_write_bw -FR").starts_with("option -R (rdma_cm)"));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod capture;
 mod compare;
+mod compat;
 mod failures;
 mod lab;
 mod options;

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::fs::File;
 use std::io::Read as _;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Instant;
 
@@ -73,8 +74,13 @@ pub(crate) struct Running {
 
 impl Running {
     pub(crate) fn start(words: &str) -> Self {
+        Self::start_in(words, ".".as_ref())
+    }
+
+    pub(crate) fn start_in(words: &str, folder: &Path) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_roce"))
             .args(words.split_whitespace())
+            .current_dir(folder)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -228,11 +228,6 @@ pub(super) fn compatible(test: Test, options: &TestOptions) -> Result<(), String
             pace.burst_size.is_some() && pace.rate_limit.is_none(),
             "option --burst_size needs --rate_limit: without a limit there are no bursts",
         ),
-        (
-            pace.typical_pkt_size.is_some(),
-            "option --typical_pkt_size belongs to --rate_limit_type PP, an adapter's limiter, which is not supported; \
-             use --rate_limit with --burst_size",
-        ),
     ];
     match pairs.into_iter().find(|(given, _)| *given) {
         Some((_, why)) => Err(why.to_owned()),

@@ -56,7 +56,4 @@ pub(in crate::cli) struct PaceArgs {
     /// Messages of a limited sender that go at once [default: -t]
     #[arg(long = "burst_size", value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(in crate::cli) burst_size: Option<u32>,
-    /// Packet size for --rate_limit_type PP, which is not here
-    #[arg(long = "typical_pkt_size", value_name = "BYTES", hide = true, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(in crate::cli) typical_pkt_size: Option<u32>,
 }
