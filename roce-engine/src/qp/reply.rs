@@ -25,7 +25,7 @@ impl Qp {
         let Some((nak, psn)) = self.responder.due.nak() else {
             return true;
         };
-        if self.responder.replay.is_active() && self.can_receive() {
+        if self.responder.replay.is_active() {
             return true;
         }
         if !self.send_aeth(shared, link, nak.syndrome(), psn) {
@@ -114,9 +114,6 @@ impl Qp {
         link: &mut L,
         budget: u32,
     ) -> bool {
-        if !self.can_receive() {
-            return true;
-        }
         for _ in 0..budget {
             let Some(&mut resource) = self.responder.replay.active() else {
                 break;
@@ -129,6 +126,7 @@ impl Qp {
             match sent {
                 Sent::Full => return false,
                 Sent::Denied => {
+                    self.responder.replay.clear();
                     self.refuse(shared, Violation::MemoryRights, psn);
                     break;
                 }

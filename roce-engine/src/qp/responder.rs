@@ -413,7 +413,13 @@ impl Qp {
 
     /// Refuses a request for good: a fatal NAK, the receive it was written to, then all the rest.
     pub(super) fn refuse(&mut self, shared: &mut Shared, violation: Violation, psn: Psn) {
-        self.fail(shared, violation);
+        // An answer that goes before a NAK may be refused itself.
+        if self.state != QpState::Err {
+            // READs and atomics before it were accepted: their answers still go first.
+            let accepted = core::mem::take(&mut self.responder.replay);
+            self.fail(shared, violation);
+            self.responder.replay = accepted;
+        }
         let nak = Nak::Fatal(violation.outcome().nak);
         self.responder.due.ask_nak(nak, psn);
         self.wake(shared);

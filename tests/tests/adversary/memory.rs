@@ -275,6 +275,97 @@ fn a_registration_may_end_in_the_middle_of_an_answer() {
     attack.finish(QpState::Err, &[]);
 }
 
+/// What was accepted before a refused request is answered before the NAK, also when both came in one
+/// burst: a peer whose READ was good gets it.
+#[test]
+fn what_came_before_a_refusal_is_answered() {
+    let mut attack = Attack::new(Service::Rc);
+    let mr = attack.mr();
+    let read = attack.bytes(attack.bth(READ, 0), attack.ext(READ, 2500), &[]);
+    let add = attack.bytes(
+        attack.bth(Opcode::RC_FETCH_ADD, 3),
+        attack.ext(Opcode::RC_FETCH_ADD, 8),
+        &[],
+    );
+    let bad = named(WRITE, mr.addr, RKey(0), 8);
+    let bad = attack.bytes(attack.bth(WRITE, 4), bad, &[9; 8]);
+    let late = attack.bytes(attack.bth(WRITE, 5), attack.ext(WRITE, 8), &[9; 8]);
+    for bytes in [read, add, bad, late] {
+        attack.inject(bytes);
+    }
+    attack.settle();
+    let replies = [
+        (Opcode::RC_RDMA_READ_RESPONSE_FIRST, 200, GOOD),
+        (Opcode::RC_RDMA_READ_RESPONSE_MIDDLE, 201, None),
+        (Opcode::RC_RDMA_READ_RESPONSE_LAST, 202, GOOD),
+        (Opcode::RC_ATOMIC_ACKNOWLEDGE, 203, GOOD),
+        (ACK, 204, Some(0x62)),
+    ];
+    assert_eq!(attack.replies(), replies);
+    attack.finish(QpState::Err, &[(0, 8)]);
+}
+
+/// If such an answer can't be given any more, its own PSN is refused; the queue pair fails once.
+#[test]
+fn an_answer_before_a_refusal_may_be_refused_itself() {
+    let lan = roce_tests::lan::Lan::with(2, |setup| setup.slots = 1);
+    let mut attack = Attack::on(lan, Service::Rc, |_| {});
+    let (_, mr) = attack.lan.register(0, 32768, roce_tests::rc::all_rights());
+    let read = named(READ, mr.addr, mr.rkey, 32768);
+    let read = attack.bytes(attack.bth(READ, 0), read, &[]);
+    let bad = named(WRITE, mr.addr, RKey(0), 8);
+    let bad = attack.bytes(attack.bth(WRITE, 32), bad, &[9; 8]);
+    attack.inject(read);
+    attack.inject(bad);
+    for _ in 0..6 {
+        attack.lan.world.step();
+    }
+    attack.lan.expect_state(attack.victim, QpState::Err);
+    attack
+        .lan
+        .world
+        .device(0)
+        .deregister(mr)
+        .expect("it exists");
+    attack.settle();
+    let replies = attack.replies();
+    let (last, data) = replies.split_last().expect("answers");
+    assert!(
+        !data.is_empty() && data.len() < 32,
+        "{} packets of data",
+        data.len()
+    );
+    assert_eq!(*last, (ACK, 200 + data.len() as u32, Some(0x62)));
+    let event = AsyncEvent::QpAccessError(attack.victim.qpn);
+    assert_eq!(attack.lan.events(0), [event]);
+    attack.finish(QpState::Err, &[]);
+}
+
+/// The requester's side of the same: the good requests succeed, the bad one has its status.
+#[test]
+fn good_requests_before_a_bad_one_succeed() {
+    let mut lan = roce_tests::lan::Lan::new(2);
+    let [a, b] = lan.connected(Service::Rc);
+    let read = lan.read_from(1, 0);
+    let bad = SendOp::Write {
+        addr: lan.hosts[1].mr.addr,
+        rkey: RKey(0),
+    };
+    lan.post(a, 1, read, (8192, 30_000));
+    lan.post(a, 2, bad, (0, 8));
+    lan.post(a, 3, read, (8192, 8));
+    lan.run();
+    let statuses = [
+        (1, Status::Success),
+        (2, Status::RemAccessErr),
+        (3, Status::WrFlushErr),
+    ];
+    lan.expect_sent(a, &statuses);
+    lan.expect_bytes(0, 8192, &pattern(1, 0, 30_000));
+    lan.expect_state(b, QpState::Err);
+    lan.expect_untouched_outside(1, &[]);
+}
+
 /// An attacker that guesses is stopped by its first wrong guess on RC. On UC it may guess for ever in
 /// silence: all keys around, all places and generations of the table, and finds only what it was granted.
 #[test]
