@@ -31,7 +31,7 @@ const STAGES: [&str; 14] = [
 
 fn spec() -> Spec {
     Spec {
-        connect_timeout: Duration::from_millis(100),
+        connect_timeout: Duration::from_millis(400),
         ..Spec::new(Test::new(Op::Write, Metric::Bandwidth))
     }
 }
@@ -64,6 +64,11 @@ fn messages_in_pieces_are_put_together() {
             as_client(&spec())
         } else {
             spec()
+        };
+        // Bytes that are sent one by one take long on a busy machine; the bound has its own tests.
+        let spec = Spec {
+            connect_timeout: Duration::from_secs(10),
+            ..spec
         };
         let (stream, peer) = peer(steps, we_are_client);
         run(&spec, stream).unwrap();
