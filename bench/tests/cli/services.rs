@@ -110,5 +110,6 @@ fn a_gap_between_posts_is_in_the_latency() {
     assert_all_checked(&said, 50);
     let row = said.out.lines().find(|line| line.starts_with(" 2 "));
     let least = row.unwrap().split_whitespace().nth(2).unwrap();
-    assert!(least.parse::<f64>().unwrap() >= 2000.0, "{said:#?}");
+    // A gap starts a moment before the stamp of its post, so a sample may be a little shorter.
+    assert!(least.parse::<f64>().unwrap() >= 1990.0, "{said:#?}");
 }
