@@ -240,8 +240,13 @@ impl Qp {
             return Err(Violation::Successor.into());
         };
         let len = packet.payload.len();
-        if u64::from(received) + len as u64 > wqe.capacity {
+        let total = u64::from(received) + len as u64;
+        if total > wqe.capacity {
             return Err(Violation::ReceiveTooShort.into());
+        }
+        // SGEs that overlap hold any number of bytes.
+        if total > u64::from(MAX_MESSAGE) {
+            return Err(Violation::Length.into());
         }
         if let Some(rkey) = packet.ext.ieth
             && !shared.memory.may_invalidate(self.init.pd, self.qpn, rkey)

@@ -1,9 +1,12 @@
 //! Opcodes in an order, and payloads of a length, that no requester would send.
 
-use roce_engine::verbs::{AsyncEvent, QpState, Service, Status};
-use roce_wire::{Opcode, OpcodeInfo, Operation, Position};
+use roce_engine::verbs::{Access, AsyncEvent, Backend, Mtu, QpState, RecvWr, Service, Sge, Status};
+use roce_tests::lan::Lan;
+use roce_wire::{
+    Ext, Headers, IPV4_DONT_FRAGMENT, IcrcSeed, Opcode, OpcodeInfo, Operation, Position, ROCE_PORT,
+};
 
-use crate::attack::{ACK, Attack, GOOD, MTU};
+use crate::attack::{ACK, Attack, EXPECTED, GOOD, MTU};
 
 /// What the victim is in the middle of.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -325,6 +328,65 @@ fn an_endless_send_ends_at_its_receive() {
         .expect_received(attack.victim, &[(1, Status::LocLenErr)]);
     assert_eq!(attack.counter("drop_qp_state"), 37, "it is in error");
     attack.finish(QpState::Err, &[(16384, 2 * MTU)]);
+}
+
+/// A message has at most 2^31 bytes also where its receive holds more, as one whose SGEs overlap may:
+/// the packet that would be one byte too much is NAK 0x61.
+#[test]
+fn an_endless_send_ends_at_the_longest_message() {
+    const PACKET: usize = 4096;
+    const PIECES: usize = 33;
+    const PIECE: u32 = 1 << 26;
+    let mut lan = Lan::with(2, |setup| {
+        setup.engine.max_sge = PIECES as u32;
+        setup.caps.max_recv_sge = PIECES as u32;
+    });
+    let (_, mr) = lan.register(0, PIECE as usize, Access::LOCAL_WRITE);
+    lan.world.net().trace_packets(0);
+    let mut attack = Attack::on(lan, Service::Rc, |wish| wish.mtu = Mtu::B4096);
+    let sge = Sge {
+        addr: mr.addr,
+        length: PIECE,
+        lkey: mr.lkey,
+    };
+    let request = RecvWr {
+        wr_id: 1,
+        sges: &[sge; PIECES],
+    };
+    let device = attack.lan.world.device(0);
+    device
+        .post_recv(attack.victim.qp, &[request])
+        .expect("room");
+    let meta = attack.meta;
+    let seed = IcrcSeed::new(meta.remote, meta.local, meta.source_port, ROCE_PORT);
+    let whole = ((1_u64 << 31) / PACKET as u64) as i32;
+    for after in 0..=whole {
+        let opcode = if after == 0 {
+            Opcode::RC_SEND_FIRST
+        } else {
+            Opcode::RC_SEND_MIDDLE
+        };
+        let mut bth = attack.bth(opcode, after);
+        bth.ack_request = after % 200 == 199;
+        let headers = Headers {
+            bth,
+            ext: Ext::NONE,
+        };
+        let mut bytes = vec![9; headers.packet_len(PACKET)];
+        headers.frame(&mut bytes, PACKET);
+        seed.seal(0, IPV4_DONT_FRAGMENT, &mut bytes);
+        attack.inject(bytes);
+        if after % 200 == 199 {
+            attack.settle();
+            assert_eq!(attack.replies(), [(ACK, EXPECTED + after as u32, GOOD)]);
+        }
+    }
+    attack.settle();
+    attack.expect_refusal(0x61, whole as u32);
+    attack
+        .lan
+        .expect_received(attack.victim, &[(1, Status::RemInvReqErr)]);
+    attack.finish(QpState::Err, &[]);
 }
 
 impl Attack {
