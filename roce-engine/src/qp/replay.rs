@@ -179,6 +179,11 @@ mod tests {
             Some(Psn::new(2))
         );
         assert!(table.find(Psn::new(1)).is_none());
+        let last = table.find(Psn::new(2)).expect("kept");
+        last.advance();
+        assert!(table.has_room());
+        table.resize(0);
+        assert!(!table.has_room(), "none is kept, none is served");
     }
 
     fn oldest_of(table: &mut ReplayTable) -> &mut Resource {

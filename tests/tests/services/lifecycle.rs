@@ -106,6 +106,30 @@ fn a_read_drains_with_its_last_byte() {
     lan.expect_bytes(0, 0, &pattern(1, 0, 60_000));
 }
 
+/// What sends nothing is a request as any other: in SQD it is not begun.
+#[test]
+fn local_requests_wait_in_a_draining_queue() {
+    let mut lan = Lan::new(2);
+    let [a, b] = lan.connected(Service::Rc);
+    let (_, spare) = lan.register(0, 4096, roce_tests::rc::all_rights());
+    lan.modify(a, &to_state(QpState::Sqd));
+    lan.post(a, 1, SendOp::LocalInv(spare.rkey), (0, 0));
+    let write = SendOp::Write {
+        addr: spare.addr,
+        rkey: spare.rkey,
+    };
+    lan.post(b, 2, write, (0, 8));
+    lan.run();
+    lan.expect_sent(a, &[]);
+    lan.expect_sent(b, &[(2, Status::Success)]);
+    lan.modify(a, &to_state(QpState::Rts));
+    lan.run();
+    lan.expect_sent(a, &[(1, Status::Success)]);
+    lan.post(b, 3, write, (0, 8));
+    lan.run();
+    lan.expect_sent(b, &[(3, Status::RemAccessErr)]);
+}
+
 /// Without the wish there is no event, and an idle queue is drained at once.
 #[test]
 fn an_idle_queue_is_drained_at_once() {
