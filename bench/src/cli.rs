@@ -4,20 +4,24 @@
 
 mod build;
 mod compare;
+mod generate;
+mod help;
 mod options;
 mod refused;
 mod values;
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+use clap::{FromArgMatches as _, Parser, Subcommand};
+use clap_complete::Shell;
 
 pub use compare::CompareSpec;
+pub use generate::{completions, manual};
 
 use crate::exit;
-use crate::spec::{Spec, Test};
+use crate::spec::{Metric, Op, Spec, Test};
 
 /// What the command line asks for.
 #[derive(Debug)]
@@ -31,6 +35,10 @@ pub enum Command {
     },
     /// All tests over all backends.
     Compare(CompareSpec),
+    /// Manual pages, into a folder.
+    Man(PathBuf),
+    /// Completions for a shell, on stdout.
+    Completions(Shell),
 }
 
 /// Why there is nothing to run.
@@ -65,19 +73,10 @@ impl Stop {
     }
 }
 
-const EXAMPLES: &str = "\
-Examples:
-  roce compare                         every test on this machine: one table, no setup
-  roce write-bw --lab                  one test, both ends on this machine
-  roce write-bw                        server: waits for one client ...
-  roce write-bw 192.0.2.1              ... client, on another machine, same options
-  ib_write_bw 192.0.2.1                stock perftest may be either end";
-
 /// RDMA performance tests over RoCEv2, with or without RDMA hardware.
 #[derive(Parser)]
 #[command(
     name = "roce",
-    before_help = EXAMPLES,
     disable_help_subcommand = true,
     disable_version_flag = true,
     arg_required_else_help = true,
@@ -108,23 +107,49 @@ enum Sub {
     AtomicLat(options::TestOptions),
     /// All tests over every backend of this machine: one table, one report
     Compare(compare::CompareOptions),
+    /// Write the manual pages into a folder
+    Man {
+        /// The folder, as in /usr/local/share/man/man1; it is made if it is not there
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
+    /// Print completions for a shell
+    Completions {
+        /// The shell
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
 }
 
 impl Sub {
-    fn into_test(self) -> Result<(Test, options::TestOptions), Box<compare::CompareOptions>> {
-        let (name, options) = match self {
-            Self::WriteBw(options) => ("write-bw", options),
-            Self::WriteLat(options) => ("write-lat", options),
-            Self::ReadBw(options) => ("read-bw", options),
-            Self::ReadLat(options) => ("read-lat", options),
-            Self::SendBw(options) => ("send-bw", options),
-            Self::SendLat(options) => ("send-lat", options),
-            Self::AtomicBw(options) => ("atomic-bw", options),
-            Self::AtomicLat(options) => ("atomic-lat", options),
-            Self::Compare(options) => return Err(Box::new(options)),
+    /// Resolves what was typed.
+    fn resolve(self) -> Result<Command, Stop> {
+        let (op, metric, options) = match self {
+            Self::WriteBw(options) => (Op::Write, Metric::Bandwidth, options),
+            Self::WriteLat(options) => (Op::Write, Metric::Latency, options),
+            Self::ReadBw(options) => (Op::Read, Metric::Bandwidth, options),
+            Self::ReadLat(options) => (Op::Read, Metric::Latency, options),
+            Self::SendBw(options) => (Op::Send, Metric::Bandwidth, options),
+            Self::SendLat(options) => (Op::Send, Metric::Latency, options),
+            Self::AtomicBw(options) => (Op::Atomic, Metric::Bandwidth, options),
+            Self::AtomicLat(options) => (Op::Atomic, Metric::Latency, options),
+            Self::Compare(options) => {
+                return options
+                    .resolve()
+                    .map(Command::Compare)
+                    .map_err(|text| usage("compare", &text));
+            }
+            Self::Man { folder } => return Ok(Command::Man(folder)),
+            Self::Completions { shell } => return Ok(Command::Completions(shell)),
         };
-        let test = Test::ALL.into_iter().find(|test| test.name() == name);
-        Ok((test.unwrap_or(Test::ALL[0]), options))
+        let test = Test::new(op, metric);
+        if options.shown.version {
+            return Err(Stop::Version(format!("Version: 6.20\n{}", version())));
+        }
+        let (spec, notes) =
+            build::build(test, options).map_err(|text| usage(test.name(), &text))?;
+        let spec = Box::new(spec);
+        Ok(Command::Test { spec, notes })
     }
 }
 
@@ -142,31 +167,19 @@ where
     {
         return Err(Stop::Version(version()));
     }
-    let matches = Roce::command()
+    let matches = help::command()
         .try_get_matches_from(&words)
         .map_err(|error| explain(error, &words))?;
     let roce = Roce::from_arg_matches(&matches).map_err(|error| Stop::Parser(Box::new(error)))?;
-    match roce.command.into_test() {
-        Ok((_, options)) if options.shown.version => {
-            Err(Stop::Version(format!("Version: 6.20\n{}", version())))
-        }
-        Ok((test, options)) => {
-            let built = build::build(test, options).map_err(|text| usage(test.name(), &text))?;
-            Ok(Command::Test {
-                spec: Box::new(built.0),
-                notes: built.1,
-            })
-        }
-        Err(options) => options
-            .resolve()
-            .map(Command::Compare)
-            .map_err(|text| usage("compare", &text)),
-    }
+    roce.command.resolve()
 }
 
+/// Returns the version, with the commit that this was built from where that is known.
 fn version() -> String {
+    let commit =
+        option_env!("ROCE_COMMIT").map_or_else(String::new, |commit| format!("commit {commit}, "));
     format!(
-        "roce {} (perftest protocol 6.20)",
+        "roce {} ({commit}perftest protocol 6.20)",
         env!("CARGO_PKG_VERSION")
     )
 }
@@ -206,7 +219,7 @@ fn explain(error: clap::Error, words: &[OsString]) -> Stop {
     match known {
         Some(text) => {
             let command = words.get(1).and_then(|word| word.to_str()).unwrap_or("");
-            let is_known = Roce::command().find_subcommand(command).is_some();
+            let is_known = help::command().find_subcommand(command).is_some();
             usage(if is_known { command } else { "" }, &text)
         }
         None => Stop::Parser(Box::new(error)),

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use std::io::Read;
 use std::net::TcpListener;
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread::JoinHandle;
 use std::time::Instant;
@@ -130,7 +131,9 @@ impl Server {
         };
         let program = std::env::current_exe()
             .map_err(|error| environment(format!("find this program's file: {error}")))?;
+        // Under its own name: through a link named ib_write_bw it would be that test twice.
         let mut child = Command::new(program)
+            .arg0("roce")
             .args(server.args())
             .env(PARENT, std::process::id().to_string())
             .stdin(Stdio::from(OwnedFd::from(listener)))

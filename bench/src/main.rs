@@ -20,6 +20,11 @@ fn main() -> ExitCode {
             test(&spec).map(|()| 0)
         }
         Command::Compare(spec) => compare::run(&spec),
+        Command::Man(folder) => cli::manual(&folder).map(|pages| {
+            say(&format!("{pages} pages in {}", folder.display()));
+            0
+        }),
+        Command::Completions(shell) => cli::completions(shell).map(|()| 0),
     };
     match result {
         Ok(status) => ExitCode::from(status),

@@ -18,33 +18,20 @@ pub(super) use shown::ShownArgs;
 use super::values;
 use crate::spec::{AtomicKind, ImpairSpec, Trace};
 
-const EXAMPLES: &str = "\
-Examples (same options at both ends; the server has no SERVER):
-  --lab                       both ends on this machine
-  --lab -a                    all sizes from 2 bytes to 8 MiB
-  -d udp:eth0 192.0.2.1       over that interface, to that server
-  -D 10 --report_gbits        ten seconds, in Gb/s
-  --lab --impair drop=1%      with packet loss
-  --lab --pcap run.pcapng     record every frame";
-
 /// Options of the eight tests. Repeated options are an error.
 #[derive(Args, Debug)]
-#[command(
-    before_help = EXAMPLES,
-    disable_version_flag = true,
-    next_help_heading = "Test"
-)]
+#[command(disable_version_flag = true, next_help_heading = "Test")]
 pub(super) struct TestOptions {
     /// Server's name or address; without it, this end is the server
     pub(super) server: Option<String>,
 
-    /// Bytes of a message, K and M suffixes allowed [default: 65536, latency 2, atomic 8]
+    /// Bytes of a message, K and M suffixes allowed
     #[arg(short = 's', long, value_name = "BYTES", value_parser = values::size)]
     pub(super) size: Option<u64>,
     /// Run sizes from 2 to 2^23
     #[arg(short = 'a', long)]
     pub(super) all: bool,
-    /// Number of messages, at least 5 [default: 5000 for write-bw, else 1000]
+    /// Number of messages, at least 5
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(5..=1 << 32))]
     pub(super) iters: Option<u64>,
     /// Run for this many seconds instead of a number of messages
@@ -53,16 +40,16 @@ pub(super) struct TestOptions {
     /// Seconds left out at start and end of -D [default: a quarter of it, rounded down]
     #[arg(short = 'f', long, value_name = "S", value_parser = values::seconds, requires = "duration")]
     pub(super) margin: Option<Duration>,
-    /// Both ends send (bandwidth)
+    /// Both ends send
     #[arg(short = 'b', long)]
     pub(super) bidirectional: bool,
-    /// Queue pairs (bandwidth)
+    /// Queue pairs
     #[arg(short = 'q', long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(super) qp: Option<u32>,
-    /// Outstanding requests per QP (bandwidth) [default: 128]
+    /// Outstanding requests per QP [default: 128]
     #[arg(short = 't', long = "tx-depth", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=15_000))]
     pub(super) tx_depth: Option<u32>,
-    /// Posted receives per QP (send) [default: 512]
+    /// Posted receives per QP [default: 512]
     #[arg(short = 'r', long = "rx-depth", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16_384))]
     pub(super) rx_depth: Option<u32>,
     /// Every how many requests one completes [default: 100, above 8 KiB 1]

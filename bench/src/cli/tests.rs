@@ -1,5 +1,6 @@
 mod compat;
 mod errors;
+mod helping;
 
 use core::time::Duration;
 

@@ -4,6 +4,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use core::time::Duration;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Instant;
@@ -80,6 +81,7 @@ pub(super) fn run(program: &Path, spec: &Spec, folder: &Folder, stop: &AtomicBoo
         ..spec.clone()
     };
     let process = Command::new(program)
+        .arg0("roce")
         .args(child.args())
         .stdin(Stdio::null())
         .stdout(Stdio::null())

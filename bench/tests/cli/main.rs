@@ -4,7 +4,9 @@
 mod capture;
 mod compare;
 mod compat;
+mod errors;
 mod failures;
+mod hand;
 mod lab;
 mod options;
 mod pairs;

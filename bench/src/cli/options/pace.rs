@@ -21,25 +21,25 @@ pub(in crate::cli) enum RateLimiter {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Pace")]
 pub(in crate::cli) struct PaceArgs {
-    /// WRITEs carry an immediate and use up receives (write)
+    /// WRITEs carry an immediate and use up receives
     #[arg(long = "write_with_imm")]
     pub(in crate::cli) write_with_imm: bool,
-    /// SENDs carry an immediate (send)
+    /// SENDs carry an immediate
     #[arg(long = "send_with_imm")]
     pub(in crate::cli) send_with_imm: bool,
-    /// The server sends to the client (bandwidth)
+    /// The server sends to the client
     #[arg(long)]
     pub(in crate::cli) reversed: bool,
-    /// Fill the queues once before measuring (write-bw, read-bw, atomic-bw)
+    /// Fill the queues once before measuring
     #[arg(long = "perform_warm_up")]
     pub(in crate::cli) perform_warm_up: bool,
-    /// Microseconds between two messages (latency)
+    /// Microseconds between two messages
     #[arg(long = "latency_gap", value_name = "US", value_parser = clap::value_parser!(u32).range(0..=1_000_000))]
     pub(in crate::cli) latency_gap: Option<u32>,
-    /// Run until stopped, with a row every -D seconds, or 5 (bandwidth)
+    /// Run until stopped, with a row every -D seconds, or 5
     #[arg(long = "run_infinitely")]
     pub(in crate::cli) run_infinitely: bool,
-    /// Limit the sender's rate, in units of --rate_units; 0 is no limit (bandwidth)
+    /// Limit the sender's rate, in units of --rate_units; 0 is no limit
     #[arg(long = "rate_limit", value_name = "RATE", value_parser = values::amount)]
     pub(in crate::cli) rate_limit: Option<f64>,
     /// Unit of --rate_limit: M for MiB/s, g for Gb/s, p for messages per second [default: g]

@@ -9,16 +9,16 @@ use crate::cli::values;
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Queue pairs")]
 pub(in crate::cli) struct QpArgs {
-    /// Transport service: RC, UC (write, send) or UD (send)
+    /// Transport service: RC, UC or UD
     #[arg(short = 'c', long, value_name = "SERVICE", default_value = "RC", value_parser = values::service)]
     pub(in crate::cli) connection: Service,
-    /// Copy messages of up to this many bytes when they are posted, 0 to 1024 (write, send) [default: 0]
+    /// Copy messages of up to this many bytes when they are posted, 0 to 1024 [default: 0]
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub(in crate::cli) inline_size: Option<u32>,
     /// Sleep until completions come instead of polling (all but plain write)
     #[arg(short = 'e', long)]
     pub(in crate::cli) events: bool,
-    /// All queue pairs take receives from one shared queue of the depth -r (send)
+    /// All queue pairs take receives from one shared queue of the depth -r
     #[arg(long = "use-srq")]
     pub(in crate::cli) use_srq: bool,
     /// A memory region for each queue pair
