@@ -4,6 +4,7 @@ use core::net::IpAddr;
 
 use anyhow::Result;
 use backend_udp::{Config, Endpoint, Interface, Local, UdpLink};
+use roce_engine::link::Link;
 use roce_engine::verbs::{Gid, GidEntry, Mtu, PortAttr};
 
 use crate::exit::{environment, usage};
@@ -170,19 +171,22 @@ impl Choice {
         )
     }
 
-    /// Opens the link on the address of a row.
+    /// Opens the link on the address of a row. Returns it with that GID's row in the link's own table.
     ///
     /// # Errors
     ///
-    /// UDP port 4791 is taken there, or the system refuses a socket.
-    pub fn open(&self, spec: &Spec, row: &GidEntry) -> Result<UdpLink> {
+    /// UDP port 4791 is taken there, the system refuses a socket, or the address has just gone.
+    pub fn open(&self, spec: &Spec, row: &GidEntry) -> Result<(UdpLink, GidEntry)> {
         let role = if spec.is_client() {
             Endpoint::Client
         } else {
             Endpoint::Server
         };
-        UdpLink::open(Config::new(Local::Address(row.gid.to_ip()), role))
-            .map_err(|error| environment(error.to_string()))
+        let link = UdpLink::open(Config::new(Local::Address(row.gid.to_ip()), role))
+            .map_err(|error| environment(error.to_string()))?;
+        let row = row_of(link.port(), row.gid)
+            .ok_or_else(|| environment(format!("{} lost its address {}", self.name(), row.gid)))?;
+        Ok((link, row))
     }
 
     /// Returns the device's name, as `-d` takes it.
@@ -205,6 +209,12 @@ impl Choice {
             row.gid.to_ip()
         )
     }
+}
+
+/// Returns the row of a GID. Numbers move when an address comes or goes, or when a new interface's link-local
+/// address passes its duplicate check: only the GID itself names the same thing in two tables.
+fn row_of(port: &PortAttr, gid: Gid) -> Option<GidEntry> {
+    port.gids.iter().find(|row| row.gid == gid).cloned()
 }
 
 fn is_link_local(gid: Gid) -> bool {
@@ -258,6 +268,29 @@ mod tests {
             other.gid(&plain, None).unwrap().gid.to_ip().to_string(),
             "127.9.9.9"
         );
+    }
+
+    #[test]
+    fn a_row_whose_number_moved_is_found_by_its_gid() {
+        let before = UdpLink::open(Config::new(
+            Local::Address("127.0.0.1".parse().unwrap()),
+            Endpoint::Client,
+        ))
+        .unwrap()
+        .port()
+        .clone();
+        let row = before.gids[0].clone();
+        let mut after = before.clone();
+        let mut newcomer = row.clone();
+        newcomer.gid = Gid::from_ip("fe80::1".parse().unwrap());
+        after.gids.insert(0, newcomer);
+        for (index, row) in after.gids.iter_mut().enumerate() {
+            row.index = u8::try_from(index).unwrap();
+        }
+        let moved = row_of(&after, row.gid).unwrap();
+        assert_eq!((moved.gid, moved.index), (row.gid, row.index + 1));
+        after.gids.remove(usize::from(moved.index));
+        assert!(row_of(&after, row.gid).is_none());
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> 
     let spec = &fitting;
     let peer = session.client_gid(&mut rest)?;
     let gid = choice.gid(spec, peer)?;
-    let link = choice.open(spec, &gid)?;
+    let (link, gid) = choice.open(spec, &gid)?;
     let outs = run::connect::answered_at_once(config().max_rd_atomic, spec)?;
     output.banner(&choice, &gid, agreed, outs);
     let start = Start {
