@@ -374,6 +374,36 @@ fn sends_fill_receives_in_order_and_rnr_is_waited_out() {
 }
 
 #[test]
+fn an_answer_behind_other_packets_is_taken_before_a_timeout_is_believed() {
+    let mut pair = Pair::new(Mtu::B1024);
+    let (addr, rkey) = (pair.b.mr.addr, pair.b.mr.rkey);
+    let sges = [pair.a.sge(0, 8)];
+    pair.a.post(1, SendOp::Write { addr, rkey }, &sges);
+    assert_eq!(pair.a.poll(), []);
+    let stray = RxMeta {
+        remote: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 9)),
+        local: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)),
+        source_port: 0xc000,
+        traffic_class: 0,
+        hop_limit: 64,
+        ipv4_id: Ipv4Id::Unknown,
+    };
+    for _ in 0..1000 {
+        let input = &pair.a.device.link().input;
+        input.borrow_mut().push_back((stray, vec![0; 16]));
+    }
+    for _ in 0..3 {
+        assert_eq!(pair.b.poll(), []);
+    }
+    assert_eq!(pair.a.device.link().input.borrow().len(), 1001);
+    pair.time.0.set(1_000_000_000);
+    let done = pair.a.poll();
+    assert_eq!(done.len(), 1, "{done:?}");
+    let counters = pair.a.device.engine().counters();
+    assert_eq!(counters.local_ack_timeout_err, 0);
+}
+
+#[test]
 fn atomics_return_what_was_there() {
     let mut pair = Pair::new(Mtu::B4096);
     let (addr, rkey) = (pair.b.mr.addr + 64, pair.b.mr.rkey);
