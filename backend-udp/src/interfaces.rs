@@ -20,6 +20,8 @@ pub struct Interface {
     pub index: u32,
     /// Whether it is up and has a carrier.
     pub active: bool,
+    /// Whether it was set up; without a carrier nothing is at the other end of its cable.
+    pub up: bool,
     /// Whether it is the loopback interface.
     pub loopback: bool,
     /// Its MTU.
@@ -80,6 +82,7 @@ impl Interface {
             name: link.interface.clone(),
             index,
             active: link.flags & up == up,
+            up: link.flags & libc::IFF_UP as u32 != 0,
             loopback: link.flags & libc::IFF_LOOPBACK as u32 != 0,
             mtu,
             addresses,

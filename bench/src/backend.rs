@@ -70,7 +70,7 @@ impl Choice {
     ///
     /// # Errors
     ///
-    /// There is no such interface, or it carries no RoCE packet, or it is down.
+    /// There is no such interface, or it carries no RoCE packet, or it is down or has no carrier.
     pub fn new(spec: &Spec, local: IpAddr) -> Result<Self> {
         let local = local.to_canonical();
         let (interface, why) = match parse(spec)? {
@@ -81,12 +81,7 @@ impl Choice {
             ),
         };
         let interface = interface.map_err(|error| environment(error.to_string()))?;
-        if !interface.active {
-            return Err(environment(format!(
-                "interface {} is down: ip link set {} up",
-                interface.name, interface.name
-            )));
-        }
+        usable(&interface)?;
         let port = interface
             .port()
             .map_err(|error| environment(error.to_string()))?;
@@ -211,6 +206,20 @@ impl Choice {
     }
 }
 
+/// Refuses an interface that moves no packets.
+fn usable(interface: &Interface) -> Result<()> {
+    let name = &interface.name;
+    match (interface.active, interface.up) {
+        (true, _) => Ok(()),
+        (false, true) => Err(environment(format!(
+            "interface {name} has no carrier: plug its cable in, or set the other end up"
+        ))),
+        (false, false) => Err(environment(format!(
+            "interface {name} is down: ip link set {name} up"
+        ))),
+    }
+}
+
 /// Returns the row of a GID. Numbers move when an address comes or goes, or when a new interface's link-local
 /// address passes its duplicate check: only the GID itself names the same thing in two tables.
 fn row_of(port: &PortAttr, gid: Gid) -> Option<GidEntry> {
@@ -247,6 +256,19 @@ mod tests {
         for device in ["udp", "udp:lo", "lo"] {
             check(&spec(device)).unwrap();
         }
+    }
+
+    #[test]
+    fn an_interface_that_is_up_may_have_no_carrier() {
+        let mut interface = Interface::named("lo").unwrap();
+        usable(&interface).unwrap();
+        interface.active = false;
+        let error = usable(&interface).unwrap_err();
+        assert!(error.to_string().contains("lo has no carrier"), "{error}");
+        interface.up = false;
+        let error = usable(&interface).unwrap_err();
+        assert!(error.to_string().contains("ip link set lo up"), "{error}");
+        assert_eq!(status_of(&error), crate::exit::ENVIRONMENT);
     }
 
     #[test]
