@@ -134,6 +134,8 @@ impl Server {
         // Under its own name: through a link named ib_write_bw it would be that test twice.
         let mut child = Command::new(program)
             .arg0("roce")
+            // A terminal's ^C is for the client, whose end is the server's.
+            .process_group(0)
             .args(server.args())
             .env(PARENT, std::process::id().to_string())
             .stdin(Stdio::from(OwnedFd::from(listener)))

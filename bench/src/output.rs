@@ -17,6 +17,7 @@ use crate::program::Output;
 use crate::report::{self, Facts, SEPARATOR};
 use crate::run::bandwidth::BandwidthSamples;
 use crate::run::measure::{Measured, Samples};
+use crate::run::watch::End;
 use crate::run::{Observer, Summary};
 use crate::spec::{Form, Spec};
 use crate::stats::{self, Unit};
@@ -105,6 +106,20 @@ impl Observer for Printer<'_> {
             (Samples::Passive, Some(report)) => self.bandwidth_row(report, measured.busy),
             (Samples::Passive, None) => {}
         }
+    }
+
+    fn interval(&mut self, measured: &Measured) {
+        self.cost.cpu.cpu += measured.cpu.cpu;
+        self.cost.cpu.wall += measured.cpu.wall;
+        // The result file has the last row, however many there were.
+        self.runs.clear();
+        if let Samples::Bandwidth(samples) = &measured.samples {
+            self.bandwidth(measured, samples);
+        }
+    }
+
+    fn ended(&mut self, end: End) {
+        self.tell(report::endless_end(self.spec, end));
     }
 }
 

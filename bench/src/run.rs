@@ -11,18 +11,22 @@ pub mod clock;
 pub mod connect;
 pub mod context;
 pub mod cpu;
+pub mod endless;
 pub mod failure;
 pub mod flow;
+pub mod hugepages;
 pub mod latency;
 pub mod load;
 pub mod machine;
 pub mod measure;
+pub mod pacer;
 pub mod pattern;
 pub mod progress;
 pub mod quiet;
 pub mod ring;
 pub mod targets;
 pub mod verify;
+pub mod warmup;
 pub mod watch;
 pub mod window;
 
@@ -38,9 +42,10 @@ use checks::Checks;
 use connect::{LocalQp, Path};
 use context::{Context, Pair};
 use measure::{Measured, Plan};
+use quiet::Arrivals;
 use targets::Targets;
 use verify::Verifier;
-use watch::Watch;
+use watch::{End, Watch};
 
 use crate::exit::environment;
 use crate::peer::{BwReport, Endpoint, Params, Session};
@@ -72,6 +77,12 @@ pub trait Observer {
 
     /// A size was measured.
     fn measured(&mut self, measured: &Measured);
+
+    /// A run without end has measured for as long as a row is about.
+    fn interval(&mut self, measured: &Measured);
+
+    /// A run without end was ended.
+    fn ended(&mut self, end: End);
 }
 
 /// What a run leaves behind beside its numbers.
@@ -131,7 +142,13 @@ pub fn execute<B: Backend>(
     };
     measure_all(&mut ctx, session, &plan, observer).map_err(|error| ctx.explain(error, session))?;
     if let Some(targets) = &targets {
-        targets.finish(&buffers, &checks, spec.counted())?;
+        let ahead = warmup::messages(spec, &buffers);
+        let each = spec.counted().map(|iters| iters + ahead);
+        targets.finish(&buffers, &checks, each)?;
+        ctx.drain()?;
+        let Arrivals { sent, received } = targets.arrivals(spec, each);
+        ctx.arrivals.sent += sent;
+        ctx.arrivals.received += received;
     }
     Ok(Summary {
         verify: checks.with(|verifier| verifier.summary()),
@@ -183,14 +200,18 @@ fn measure_all<B: Backend>(
     plan: &Plan<'_>,
     observer: &mut impl Observer,
 ) -> Result<()> {
+    if ctx.spec.pace.row_every_s.is_some() {
+        return plan.run_endlessly(ctx, session, observer);
+    }
     let sizes = ctx.spec.sizes();
+    let ahead = warmup::messages(ctx.spec, plan.buffers);
     let mut before = 0;
     for (index, size) in sizes.iter().enumerate() {
         let last = index + 1 == sizes.len();
         let measured = plan.measure(ctx, session, (*size, before, last), |samples| {
             observer.report(samples)
         })?;
-        before += ctx.spec.iters;
+        before += ctx.spec.iters + ahead;
         observer.measured(&measured);
     }
     session.close(&mut || ctx.idle())

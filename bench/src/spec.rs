@@ -3,7 +3,6 @@
 mod args;
 mod impair;
 mod options;
-mod pending;
 mod resolve;
 
 use core::net::IpAddr;

@@ -11,6 +11,9 @@ use crate::spec::{
     Spec, Test,
 };
 
+/// The longest pause of a sender that is slow on purpose: its peer gives up after a minute without any message.
+const LONGEST_GAP: Duration = Duration::from_secs(30);
+
 /// Makes the run that the options ask for, with notes about what has no effect.
 ///
 /// # Errors
@@ -22,7 +25,8 @@ pub(super) fn build(test: Test, options: TestOptions) -> Result<(Spec, Vec<Strin
     let mut spec = Spec::new(test);
     amount(&mut spec, &options, &mut notes)?;
     queues(&mut spec, &options)?;
-    pace(&mut spec, &options.pace, &mut notes)?;
+    pace(&mut spec, &options.pace, &mut notes);
+    rate(&mut spec, &options.pace, &mut notes)?;
     path(&mut spec, &options);
     shown(&mut spec, &options, &mut notes);
     files(&mut spec, options);
@@ -156,10 +160,20 @@ fn lists(spec: &Spec) -> Result<(), String> {
 }
 
 /// Sets how messages follow each other.
-fn pace(spec: &mut Spec, given: &PaceArgs, notes: &mut Vec<String>) -> Result<(), String> {
+fn pace(spec: &mut Spec, given: &PaceArgs, notes: &mut Vec<String>) {
     spec.pace.reversed = given.reversed;
-    spec.pace.warm_up = given.perform_warm_up;
+    spec.pace.warm_up = given.perform_warm_up && !spec.pace.with_imm;
+    if given.perform_warm_up && spec.pace.with_imm {
+        notes.push(
+            "--perform_warm_up would use up receives of --write_with_imm: it has no effect"
+                .to_owned(),
+        );
+    }
     spec.pace.latency_gap_us = given.latency_gap.unwrap_or(0);
+}
+
+/// Sets the rate that is kept to.
+fn rate(spec: &mut Spec, given: &PaceArgs, notes: &mut Vec<String>) -> Result<(), String> {
     let Some(rate) = given.rate_limit else {
         return Ok(());
     };
@@ -176,19 +190,34 @@ fn pace(spec: &mut Spec, given: &PaceArgs, notes: &mut Vec<String>) -> Result<()
                     .to_owned(),
             );
         }
-        None if rate > 0.0 => notes.push(
+        None => notes.push(
             "--rate_limit is kept by software (--rate_limit_type SW): no adapter is in between"
                 .to_owned(),
         ),
-        Some(RateLimiter::Sw) | None => {}
+        Some(RateLimiter::Sw) => {}
     }
-    if rate > 0.0 {
-        spec.pace.rate = Some(RateLimit {
-            rate,
-            unit: given.rate_units.unwrap_or_default(),
-            burst: given.burst_size.unwrap_or(spec.tx_depth),
-        });
+    if given.burst_size.is_none() {
+        notes.push(format!(
+            "Setting burst size to tx depth = {}",
+            spec.tx_depth
+        ));
     }
+    let limit = RateLimit {
+        rate,
+        unit: given.rate_units.unwrap_or_default(),
+        burst: given.burst_size.unwrap_or(spec.tx_depth),
+    };
+    let gap = limit.nanos_per_burst(spec.size);
+    if gap > LONGEST_GAP.as_nanos() as u64 {
+        return Err(format!(
+            "--rate_limit {rate}: a burst of {} messages every {} s, and the peer takes more than {} s for the end: \
+             raise the rate, or lower --burst_size",
+            limit.burst,
+            gap / 1_000_000_000,
+            LONGEST_GAP.as_secs()
+        ));
+    }
+    spec.pace.rate = Some(limit);
     Ok(())
 }
 

@@ -79,6 +79,14 @@ pub(super) fn amount(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "not a number from 0 up".to_owned())
 }
 
+/// Reads a rate, which leaves something to be sent.
+pub(super) fn rate(text: &str) -> Result<f64, String> {
+    amount(text)
+        .ok()
+        .filter(|rate| *rate > 0.0)
+        .ok_or_else(|| "not a number above 0".to_owned())
+}
+
 /// Reads the unit of a rate limit.
 pub(super) fn rate_unit(text: &str) -> Result<RateUnit, String> {
     RateUnit::ALL

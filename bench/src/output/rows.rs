@@ -27,6 +27,11 @@ impl Printer<'_> {
         let ours = found.report(self.unit);
         let mut row = ours;
         let mut run = Run::new(self.spec).with_bandwidth(&found);
+        // Without an end the peer's figures don't come; perftest takes them to be ours.
+        if self.spec.pace.row_every_s.is_some() && self.spec.bidirectional {
+            row.average *= 2.0;
+            row.message_rate *= 2.0;
+        }
         // Both ends' figures, as perftest adds them.
         if let Some(peer) = measured.peer.filter(|_| self.spec.bidirectional) {
             row.peak += peer.peak;

@@ -228,6 +228,15 @@ impl Session {
         Ok(())
     }
 
+    /// Leaves without a word, where the peer is in its loop or gone: waits for the end of its connection.
+    ///
+    /// # Errors
+    /// Only those of the callback.
+    pub fn leave(&mut self, idle: OnIdle<'_>) -> Result<()> {
+        self.exchange.finish(LINGER, idle)?;
+        Ok(())
+    }
+
     fn extra_first_round(&self) -> bool {
         let test = self.shape.test;
         test.metric == Metric::Latency && test.op != Op::Send

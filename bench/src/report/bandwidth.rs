@@ -4,6 +4,7 @@ use core::fmt::Write as _;
 
 use super::{SEPARATOR, busy_cell, busy_column};
 use crate::peer::BwReport;
+use crate::run::watch::End;
 use crate::spec::{Form, Spec};
 use crate::stats::Unit;
 
@@ -55,6 +56,15 @@ pub fn both_directions(
         );
     }
     text
+}
+
+/// Returns perftest's words about the end of a run that has none by itself. They follow the `^C` of a terminal.
+pub const fn endless_end(spec: &Spec, end: End) -> &'static str {
+    match end {
+        End::User => "\n User stopped traffic",
+        End::Peer if spec.is_client() => " Server closed connection",
+        End::Peer => " Client closed connection",
+    }
 }
 
 /// Returns the figure that `--output` asks for; nothing where it asks for the table.

@@ -5,8 +5,10 @@ use roce_engine::verbs::{Backend, Completion, Qpn};
 
 use super::checks::Checks;
 use super::context::{Context, POLL};
+use super::endless::Rows;
 use super::flow::{Flow, WrId};
 use super::load::Load;
+use super::pacer::Pacer;
 use super::quiet::Quiet;
 use super::window::{Phase, Window};
 use crate::peer::Session;
@@ -36,6 +38,10 @@ struct Bandwidth<'m, 'r, B> {
     load: Load,
     checks: &'m Checks,
     window: Option<Window>,
+    pacer: Option<Pacer>,
+    // In a run without end: when a row is due, and who takes it.
+    rows: Option<Rows>,
+    row: &'m mut dyn FnMut(BandwidthSamples),
     quiet: Quiet,
     // By QPN, for receives that all flows share.
     by_qpn: Vec<(Qpn, usize)>,
@@ -66,7 +72,7 @@ pub fn offer<B: Backend>(ctx: &mut Context<'_, B>, flows: &mut [Flow], load: &Lo
     Ok(())
 }
 
-/// Runs one measurement to its end.
+/// Runs one measurement to its end. `row` takes the rows of a run without end.
 ///
 /// # Errors
 ///
@@ -77,6 +83,7 @@ pub fn run<B: Backend>(
     flows: &mut [Flow],
     load: Load,
     checks: &Checks,
+    row: &mut dyn FnMut(BandwidthSamples),
 ) -> Result<BandwidthSamples> {
     let stamps = match (load.peak, load.iters) {
         (true, Some(iters)) => iters as usize * flows.len(),
@@ -94,6 +101,8 @@ pub fn run<B: Backend>(
     }
     let mut by_qpn: Vec<_> = flows.iter().map(|flow| (flow.qpn, flow.index)).collect();
     by_qpn.sort_unstable_by_key(|(qpn, _)| qpn.value());
+    let limit = ctx.spec.pace.rate.filter(|_| load.sends);
+    let every_s = ctx.spec.pace.row_every_s;
     let mut bandwidth = Bandwidth {
         ctx,
         session,
@@ -101,6 +110,9 @@ pub fn run<B: Backend>(
         load,
         checks,
         window,
+        pacer: limit.map(|limit| Pacer::new(&limit, u64::from(load.size), now)),
+        rows: every_s.map(|every_s| Rows::new(every_s, now)),
+        row,
         quiet: Quiet::new(now),
         by_qpn,
         done: 0,
@@ -136,7 +148,7 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
             }
             self.ctx
                 .look(now, self.done + self.received, self.session)?;
-            if count == 0 {
+            if count == 0 && self.pacer.is_none_or(|pacer| pacer.may_rest(now)) {
                 self.ctx.relax(now)?;
             }
         }
@@ -145,7 +157,11 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
     fn post(&mut self) -> Result<()> {
         let load = &self.load;
         for flow in &mut *self.flows {
-            let room = load.room(flow.posted, flow.completed);
+            let mut room = load.room(flow.posted, flow.completed);
+            if let Some(pacer) = self.pacer.as_mut().filter(|_| room > 0) {
+                room = pacer.cut(room, load.list, self.ctx.clock.now());
+                pacer.posted(room);
+            }
             if room == 0 {
                 continue;
             }
@@ -214,6 +230,17 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
 
     #[inline]
     fn is_over(&mut self, now: u64) -> bool {
+        if let Some(rows) = &mut self.rows {
+            if let Some((messages, nanos)) = rows.due(now, self.done + self.received) {
+                (self.row)(BandwidthSamples {
+                    size: u64::from(self.load.size),
+                    messages,
+                    nanos,
+                    ..BandwidthSamples::default()
+                });
+            }
+            return self.ctx.watch.end().is_some();
+        }
         if let Some(window) = &mut self.window {
             let over = window.phase(now) == Phase::End;
             return over || self.is_quiet(now);

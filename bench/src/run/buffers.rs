@@ -4,6 +4,7 @@ use anyhow::Result;
 use roce_engine::verbs::{Access, Backend, LKey, Mr, Pd, Psn, RKey, Region, Service, Sge};
 
 use super::flow::GRH;
+use super::hugepages;
 use super::pattern::{FILLER, Pattern};
 use super::ring::Ring;
 use crate::exit::environment;
@@ -52,9 +53,10 @@ impl Lane {
 /// All memory of a run.
 #[derive(Debug)]
 pub struct Buffers {
-    main: Region,
-    mr: Mr,
-    rings: Option<(Region, Mr)>,
+    // One for all QPs, or one for each.
+    main: Vec<(Region, Mr)>,
+    // As many, or none.
+    rings: Vec<(Region, Mr)>,
     shape: Shape,
 }
 
@@ -63,11 +65,13 @@ pub struct Buffers {
 struct Shape {
     agreed: Agreed,
     qps: u64,
+    // QPs that share a region: all of them, or one.
+    sharing: u64,
     post_list: u64,
     bandwidth: bool,
     // What is in front of each received message: perftest puts datagrams at the start of a cache line.
     head: u64,
-    // One slot per QP for what is sent, then one per QP for what the peer reaches.
+    // In each region one slot per QP for what is sent, then one per QP for what the peer reaches.
     local_slot: u64,
     target_slot: u64,
     // Verified runs only: the places of each QP.
@@ -105,6 +109,7 @@ impl Shape {
         Self {
             agreed,
             qps,
+            sharing: if spec.qp.mr_per_qp { 1 } else { qps },
             post_list,
             bandwidth: spec.test.is_bandwidth(),
             head,
@@ -120,21 +125,34 @@ impl Shape {
         let bytes = self
             .local_slot
             .checked_add(self.target_slot)?
-            .checked_mul(self.qps)?;
+            .checked_mul(self.sharing)?;
         usize::try_from(bytes).ok()
     }
 
     fn ring_bytes(&self) -> Option<usize> {
-        let places = (self.tx_depth + self.rx_depth).checked_mul(self.qps)?;
+        let places = (self.tx_depth + self.rx_depth).checked_mul(self.sharing)?;
         usize::try_from(self.stride.checked_mul(places)?).ok()
     }
 
+    const fn regions(&self) -> u64 {
+        self.qps.div_ceil(self.sharing)
+    }
+
+    const fn region_of(&self, qp: usize) -> usize {
+        (qp as u64 / self.sharing) as usize
+    }
+
+    // Its place among those that share its region.
+    const fn place(&self, qp: usize) -> u64 {
+        qp as u64 % self.sharing
+    }
+
     const fn local(&self, qp: usize) -> usize {
-        (qp as u64 * self.local_slot) as usize
+        (self.place(qp) * self.local_slot) as usize
     }
 
     const fn target(&self, qp: usize) -> usize {
-        (self.qps * self.local_slot + qp as u64 * self.target_slot) as usize
+        (self.sharing * self.local_slot + self.place(qp) * self.target_slot) as usize
     }
 
     const fn walk(&self, size: u64) -> Ring {
@@ -160,24 +178,22 @@ impl Buffers {
             Op::Atomic => Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
         };
         let mut make = |bytes: Option<usize>, access| {
-            let region = bytes
-                .and_then(|bytes| Region::zeroed(bytes, agreed.cycle as usize))
-                .ok_or_else(|| no_memory(bytes, spec))?;
-            let mr = backend
-                .register(pd, &region, access)
-                .map_err(|error| environment(format!("register memory: {error}")))?;
-            anyhow::Ok((region, mr))
-        };
-        let (main, mr) = make(shape.main_bytes(), Access::LOCAL_WRITE | remote)?;
-        let rings = if spec.verify {
-            Some(make(shape.ring_bytes(), Access::LOCAL_WRITE)?)
-        } else {
-            None
+            let region = |_| {
+                let region = allocate(bytes, spec, agreed)?;
+                let mr = backend.register(pd, &region, access).map_err(|error| {
+                    environment(format!("register {} bytes: {error}", region.len()))
+                })?;
+                Ok((region, mr))
+            };
+            (0..shape.regions()).map(region).collect::<Result<Vec<_>>>()
         };
         Ok(Self {
-            main,
-            mr,
-            rings,
+            main: make(shape.main_bytes(), Access::LOCAL_WRITE | remote)?,
+            rings: if spec.verify {
+                make(shape.ring_bytes(), Access::LOCAL_WRITE)?
+            } else {
+                Vec::new()
+            },
             shape,
         })
     }
@@ -195,13 +211,14 @@ impl Buffers {
         let local = usize::try_from(self.shape.local_slot).unwrap_or(0);
         let mut rng = fastrand::Rng::new();
         for (qp, psn) in psns.iter().enumerate() {
-            randomize(&mut rng, &self.main, self.shape.local(qp), local);
+            let region = &self.main(qp).0;
+            randomize(&mut rng, region, self.shape.local(qp), local);
             let start = self.shape.target(qp);
             match spec.test.op {
                 Op::Read if spec.verify => {
-                    Pattern::memory(*psn).fill(0, &self.main, start, target);
+                    Pattern::memory(*psn).fill(0, region, start, target);
                 }
-                Op::Read | Op::Atomic => randomize(&mut rng, &self.main, start, target),
+                Op::Read | Op::Atomic => randomize(&mut rng, region, start, target),
                 Op::Write | Op::Send => {}
             }
         }
@@ -209,51 +226,40 @@ impl Buffers {
 
     /// Returns where the messages of `size` bytes that QP `qp` sends or fetches are.
     pub fn tx(&self, qp: usize, size: u64) -> Lane {
-        match &self.rings {
-            Some((region, mr)) => Lane {
-                region: region.clone(),
-                lkey: mr.lkey,
-                base: (qp as u64 * self.shape.tx_depth * self.shape.stride) as usize,
-                ring: Ring::distinct(self.shape.stride, self.shape.tx_depth),
-            },
-            None => Lane {
-                region: self.main.clone(),
-                lkey: self.mr.lkey,
-                base: self.shape.local(qp),
-                ring: self.shape.walk(size),
-            },
+        let shape = &self.shape;
+        match self.rings.get(shape.region_of(qp)) {
+            Some(ring) => lane(
+                ring,
+                (shape.place(qp) * shape.tx_depth * shape.stride) as usize,
+                Ring::distinct(shape.stride, shape.tx_depth),
+            ),
+            None => lane(self.main(qp), shape.local(qp), shape.walk(size)),
         }
     }
 
     /// Returns where messages of `size` bytes that QP `qp` receives go.
     pub fn rx(&self, qp: usize, size: u64) -> Lane {
-        match &self.rings {
-            Some((region, mr)) => {
-                let before = self.shape.qps * self.shape.tx_depth + qp as u64 * self.shape.rx_depth;
-                Lane {
-                    region: region.clone(),
-                    lkey: mr.lkey,
-                    base: (before * self.shape.stride + self.shape.head) as usize,
-                    ring: Ring::distinct(self.shape.stride, self.shape.rx_depth),
-                }
+        let shape = &self.shape;
+        match self.rings.get(shape.region_of(qp)) {
+            Some(ring) => {
+                let before = shape.sharing * shape.tx_depth + shape.place(qp) * shape.rx_depth;
+                lane(
+                    ring,
+                    (before * shape.stride + shape.head) as usize,
+                    Ring::distinct(shape.stride, shape.rx_depth),
+                )
             }
-            None => Lane {
-                region: self.main.clone(),
-                lkey: self.mr.lkey,
-                base: self.shape.target(qp) + self.shape.head as usize,
-                ring: self.shape.walk(size),
-            },
+            None => lane(
+                self.main(qp),
+                shape.target(qp) + shape.head as usize,
+                shape.walk(size),
+            ),
         }
     }
 
     /// Returns what the peer of QP `qp` may reach, whole.
     pub fn target(&self, qp: usize) -> Lane {
-        Lane {
-            region: self.main.clone(),
-            lkey: self.mr.lkey,
-            base: self.shape.target(qp),
-            ring: Ring::FIXED,
-        }
+        lane(self.main(qp), self.shape.target(qp), Ring::FIXED)
     }
 
     /// Returns how a peer's messages of `size` bytes walk through what it may reach.
@@ -263,12 +269,16 @@ impl Buffers {
 
     /// Returns the address that the peer of QP `qp` is told.
     pub fn vaddr(&self, qp: usize) -> u64 {
-        self.main.addr() + self.shape.target(qp) as u64
+        self.main(qp).0.addr() + self.shape.target(qp) as u64
     }
 
-    /// Returns the key that the peer is told.
-    pub const fn rkey(&self) -> RKey {
-        self.mr.rkey
+    /// Returns the key that the peer of QP `qp` is told.
+    pub fn rkey(&self, qp: usize) -> RKey {
+        self.main(qp).1.rkey
+    }
+
+    fn main(&self, qp: usize) -> &(Region, Mr) {
+        &self.main[self.shape.region_of(qp)]
     }
 
     /// Returns how many requests of a QP may be outstanding: with `--verify` each has its own memory.
@@ -280,6 +290,24 @@ impl Buffers {
     pub const fn rx_depth(&self) -> u64 {
         self.shape.rx_depth
     }
+}
+
+fn lane((region, mr): &(Region, Mr), base: usize, ring: Ring) -> Lane {
+    Lane {
+        region: region.clone(),
+        lkey: mr.lkey,
+        base,
+        ring,
+    }
+}
+
+/// Takes zeroed memory from the system, in huge pages if they are asked for.
+fn allocate(bytes: Option<usize>, spec: &Spec, agreed: Agreed) -> Result<Region> {
+    let bytes = bytes.ok_or_else(|| no_memory(None, spec))?;
+    if spec.qp.hugepages {
+        return hugepages::zeroed(bytes);
+    }
+    Region::zeroed(bytes, agreed.cycle as usize).ok_or_else(|| no_memory(Some(bytes), spec))
 }
 
 fn randomize(rng: &mut fastrand::Rng, region: &Region, offset: usize, len: usize) {
@@ -347,6 +375,20 @@ mod tests {
             spec.verify = true;
         });
         assert_eq!((huge.tx_depth, huge.rx_depth), (1, 1));
+    }
+
+    #[test]
+    fn a_region_of_its_own_has_the_slots_of_one_qp() {
+        let own = shape(|spec| {
+            spec.qps = 3;
+            spec.qp.mr_per_qp = true;
+        });
+        assert_eq!((own.regions(), own.region_of(2)), (3, 2));
+        assert_eq!((own.local(2), own.target(2)), (0, 65_536));
+        assert_eq!(own.main_bytes(), Some(65_536 + (8 << 20)));
+        let shared = shape(|spec| spec.qps = 3);
+        assert_eq!((shared.regions(), shared.region_of(2)), (1, 0));
+        assert_eq!(shared.main_bytes(), own.main_bytes().map(|bytes| 3 * bytes));
     }
 
     #[test]

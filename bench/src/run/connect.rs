@@ -85,6 +85,14 @@ pub fn create<B: Backend>(
             spec.qp.inline_size
         )));
     }
+    let partitions = backend.port().pkeys.len();
+    if usize::from(spec.qp.pkey_index) >= partitions {
+        return Err(crate::exit::usage(format!(
+            "--pkey_index {}: the partition table of the device has {partitions} {}, counted from 0",
+            spec.qp.pkey_index,
+            if partitions == 1 { "row" } else { "rows" }
+        )));
+    }
     let init = QpInit {
         service: spec.service,
         pd,
@@ -136,7 +144,7 @@ pub fn endpoint(local: &LocalQp, index: usize, path: &Path, buffers: &Buffers) -
         out: u16::from(path.out),
         qpn: local.qpn,
         psn: local.psn,
-        rkey: buffers.rkey(),
+        rkey: buffers.rkey(index),
         vaddr: buffers.vaddr(index),
         gid: path.gid,
         srqn: 0,

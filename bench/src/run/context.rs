@@ -22,6 +22,9 @@ const SPIN: u64 = 50_000;
 /// The longest sleep on a quiet device: the peer's TCP messages are looked at between two.
 const SLEEP: Duration = Duration::from_micros(500);
 
+/// The longest that [`Context::drain`] takes.
+const DRAIN: u64 = 50 * MILLISECOND;
+
 /// A QP and its peer, for messages.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair {
@@ -90,9 +93,9 @@ impl<'r, B: Backend> Context<'r, B> {
         let both = u64::from(load.sends) + u64::from(load.receives);
         let goal = match (load.iters, self.spec.duration) {
             (_, Some(span)) => Goal::Nanos(span.total.as_nanos() as u64),
-            (iters, None) => {
-                Goal::Messages(iters.unwrap_or(0) * u64::from(self.spec.qps) * both.max(1))
-            }
+            (Some(iters), None) => Goal::Messages(iters * u64::from(self.spec.qps) * both.max(1)),
+            // Its rows say that it goes on.
+            (None, None) => return now,
         };
         self.progress.begin(now, goal, load.size);
         now
@@ -120,6 +123,24 @@ impl<'r, B: Backend> Context<'r, B> {
         }
         self.relax(now)?;
         Ok(Idle::Spin)
+    }
+
+    /// Takes in what has reached this end already, for a moment at most: the peer's last word on TCP may have
+    /// overtaken packets.
+    ///
+    /// # Errors
+    ///
+    /// The device failed.
+    pub fn drain(&mut self) -> Result<()> {
+        let until = self.clock.now() + DRAIN;
+        while self.clock.now() < until {
+            self.backend.progress()?;
+            let now = self.clock.now();
+            if !self.note_activity(now) {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Takes completions; `now` is taken right after.

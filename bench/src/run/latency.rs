@@ -46,8 +46,6 @@ struct Latency<'m, 'r, B> {
     // Values that arrived in memory, for the watch.
     seen: u64,
     quiet: Quiet,
-    // With a gap between posts: when the next may be.
-    next_post: u64,
 }
 
 /// Runs one measurement to its end. `target` is where the peer writes, for write-lat.
@@ -90,7 +88,6 @@ pub fn run<B: Backend>(
         stamps,
         seen: 0,
         quiet,
-        next_post: 0,
     };
     match load.action {
         Action::Write if with_imm => latency.send(!is_client, Some(target))?,
@@ -232,19 +229,20 @@ impl<B: Backend> Latency<'_, '_, B> {
         self.flow.post(self.ctx.backend, action, size, 1, signal)
     }
 
-    /// Turns the device until the time between two posts has passed (`--latency_gap`).
+    /// Turns the device for a while before a post (`--latency_gap`). perftest pauses here, too: from the end of one
+    /// message to the start of the next, so that no sample is shorter than the gap.
     fn keep_gap(&mut self) -> Result<()> {
         let gap = u64::from(self.ctx.spec.pace.latency_gap_us) * 1000;
         if gap == 0 {
             return Ok(());
         }
-        while self.ctx.clock.now() < self.next_post {
+        let until = self.ctx.clock.now() + gap;
+        while self.ctx.clock.now() < until {
             self.ctx.backend.progress()?;
             let now = self.ctx.clock.now();
             let work = self.flow.completed + self.flow.received + self.seen;
             self.ctx.look(now, work, self.session)?;
         }
-        self.next_post = self.ctx.clock.now() + gap;
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use roce_engine::verbs::Service;
 
 use super::buffers::Buffers;
 use super::flow::{Action, Signal};
+use super::warmup;
 use crate::spec::{AtomicKind, Op, Spec};
 
 /// What one measurement does.
@@ -15,6 +16,8 @@ pub struct Load {
     pub size: u32,
     /// Messages per QP; nothing if the clock ends it.
     pub iters: Option<u64>,
+    /// Messages of a QP that go ahead of the measurement.
+    pub ahead: u64,
     /// Requests of a QP that may be outstanding.
     pub depth: u64,
     /// Receives of a QP that are posted.
@@ -65,6 +68,7 @@ impl Load {
             },
             size: bytes(size),
             iters,
+            ahead: warmup::messages(spec, buffers),
             depth: buffers.tx_depth(),
             rx_depth: if keeps_full {
                 buffers.rx_depth()

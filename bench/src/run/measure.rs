@@ -13,6 +13,7 @@ use super::flow::{Flow, Manner};
 use super::latency::{self, LatencySamples};
 use super::load::Load;
 use super::machine::MachineTime;
+use super::warmup;
 use crate::peer::{BwReport, Session};
 
 /// What one message size gave.
@@ -115,13 +116,22 @@ impl Plan<'_> {
         let mut flows = self.flows(ctx, session, &load, before);
         self.checks.begin(before);
         bandwidth::offer(ctx, &mut flows, &load)?;
+        warmup::run(ctx, session, &mut flows, &load, self.checks)?;
         session.begin(&mut || ctx.idle())?;
         let cpu = CpuTime::start();
         let machine = ctx.spec.shown.cpu_util.then(MachineTime::read).flatten();
         let samples = if !load.sends && !load.receives {
             Samples::Passive
         } else if ctx.spec.test.is_bandwidth() {
-            Samples::Bandwidth(bandwidth::run(ctx, session, &mut flows, load, self.checks)?)
+            let mut no_row = |_| ();
+            Samples::Bandwidth(bandwidth::run(
+                ctx,
+                session,
+                &mut flows,
+                load,
+                self.checks,
+                &mut no_row,
+            )?)
         } else {
             let target = self.buffers.target(0);
             Samples::Latency(latency::run(

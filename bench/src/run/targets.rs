@@ -1,13 +1,16 @@
-//! `--verify` at the end whose memory the peer reaches: each WRITE as it ends, and the sum of atomics.
+//! The end whose memory the peer reaches: with `--verify` each WRITE as it ends and the sum of atomics, and how
+//! many WRITEs came where the service loses some.
 
+use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::{Error, Result};
-use roce_engine::verbs::{Backend, WriteDone, WriteObserver};
+use roce_engine::verbs::{Backend, Service, WriteDone, WriteObserver};
 
 use super::buffers::Buffers;
 use super::checks::Checks;
 use super::connect::LocalQp;
+use super::quiet::Arrivals;
 use crate::spec::{AtomicKind, Metric, Op, Spec};
 
 /// What is checked at the end that the peer writes to.
@@ -15,6 +18,8 @@ use crate::spec::{AtomicKind, Metric, Op, Spec};
 pub struct Targets {
     // The first WRITE that was wrong.
     failure: Arc<Mutex<Option<Error>>>,
+    // WRITEs that ended here.
+    arrived: Arc<AtomicU64>,
     // For atomics: the sum of each QP's counters at the start.
     sums: Vec<u64>,
     places: usize,
@@ -22,7 +27,7 @@ pub struct Targets {
 }
 
 impl Targets {
-    /// Starts to check, if this end is a target and `--verify` is on.
+    /// Starts to check, if this end is a target and `--verify` is on, and to count, if WRITEs may be lost.
     pub fn watch<B: Backend>(
         backend: &mut B,
         spec: &Spec,
@@ -31,11 +36,12 @@ impl Targets {
         checks: &Checks,
     ) -> Option<Self> {
         let is_target = !spec.is_active() || spec.bidirectional;
-        if !checks.are_on() || !is_target {
+        if !(checks.are_on() || loses_writes(spec)) || !is_target {
             return None;
         }
         let mut targets = Self {
             failure: Arc::default(),
+            arrived: Arc::default(),
             sums: Vec::new(),
             places: usize::try_from(buffers.walk(8).places()).unwrap_or(1),
             kind: spec.atomic,
@@ -62,16 +68,21 @@ impl Targets {
         checks: &Checks,
     ) {
         let qpns: Vec<_> = locals.iter().map(|local| local.qpn).collect();
-        let region = buffers.target(0).region;
+        let regions: Vec<_> = (0..locals.len())
+            .map(|qp| buffers.target(qp).region)
+            .collect();
         let checks = checks.clone();
         let failure = Arc::clone(&self.failure);
+        let arrived = Arc::clone(&self.arrived);
         let observer = WriteObserver::new(move |done: WriteDone| {
             let Some(qp) = qpns.iter().position(|qpn| *qpn == done.qpn) else {
                 return;
             };
+            arrived.fetch_add(1, Ordering::Relaxed);
+            let region = &regions[qp];
             let offset = (done.addr - region.addr()) as usize;
             let checked =
-                checks.with(|verifier| verifier.arrived(qp, &region, offset, done.length as usize));
+                checks.with(|verifier| verifier.arrived(qp, region, offset, done.length as usize));
             if let Some(Err(error)) = checked {
                 let mut first = failure.lock().unwrap_or_else(PoisonError::into_inner);
                 first.get_or_insert(error);
@@ -93,6 +104,17 @@ impl Targets {
             .fold(0, u64::wrapping_add)
     }
 
+    /// Returns what came of the peer's WRITEs, where they may be lost: it sends `each` through each QP.
+    pub fn arrivals(&self, spec: &Spec, each: Option<u64>) -> Arrivals {
+        match each {
+            Some(each) if loses_writes(spec) => Arrivals {
+                sent: each * spec.sizes().len() as u64 * u64::from(spec.qps),
+                received: self.arrived.load(Ordering::Relaxed),
+            },
+            _ => Arrivals::default(),
+        }
+    }
+
     /// Says what was found, once the peer has finished `iters` messages per QP (nothing known if timed).
     ///
     /// # Errors
@@ -112,4 +134,14 @@ impl Targets {
         }
         Ok(())
     }
+}
+
+/// Returns whether the peer's WRITEs may be lost and leave no other trace than what they write.
+const fn loses_writes(spec: &Spec) -> bool {
+    matches!(spec.service, Service::Uc)
+        && matches!(
+            (spec.test.op, spec.test.metric),
+            (Op::Write, Metric::Bandwidth)
+        )
+        && !spec.posts_receives()
 }

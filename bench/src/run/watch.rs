@@ -20,10 +20,21 @@ const UNREADY: u64 = 10 * SECOND;
 /// How long nothing at all may arrive.
 const SILENCE: u64 = 60 * SECOND;
 
+/// What ended a run without end.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum End {
+    /// A signal to this process.
+    User,
+    /// The peer is done, or gone.
+    Peer,
+}
+
 /// Looks at the outside now and then.
 #[derive(Debug)]
 pub struct Watch {
     stop: Arc<AtomicBool>,
+    // A signal and the peer's leaving are how the run ends.
+    endless: bool,
     next: u64,
     work: u64,
     last_progress: u64,
@@ -43,6 +54,7 @@ impl Watch {
         let transport = (4096_u64 << qp_timeout.min(31)).saturating_mul(8 * 4);
         Self {
             stop,
+            endless: false,
             next: 0,
             work: 0,
             last_progress: 0,
@@ -62,6 +74,19 @@ impl Watch {
         self.work = 0;
         self.last_progress = now;
         self.next = now;
+    }
+
+    /// From here on a signal and the peer's leaving are no errors: [`Self::end`] tells of them.
+    pub const fn expect_end(&mut self) {
+        self.endless = true;
+    }
+
+    /// Returns what ended a run without end.
+    pub fn end(&self) -> Option<End> {
+        if self.stop.load(Ordering::Relaxed) {
+            return Some(End::User);
+        }
+        self.closed_at.map(|_| End::Peer)
     }
 
     /// Returns whether it is time for [`Self::look`].
@@ -90,6 +115,9 @@ impl Watch {
         self.events(now, backend)?;
         if self.closed_at.is_none() && closed() {
             self.closed_at = Some(now);
+        }
+        if self.endless && self.end().is_some() {
+            return Ok(());
         }
         let since = |at: u64| now.saturating_sub(at.max(self.last_progress));
         if let Some((_, text)) = self
@@ -141,7 +169,7 @@ impl Watch {
     ///
     /// A signal came, or a QP or CQ is broken.
     pub fn events<B: Backend>(&mut self, now: u64, backend: &mut B) -> Result<()> {
-        if self.stop.load(Ordering::Relaxed) {
+        if self.stop.load(Ordering::Relaxed) && !self.endless {
             bail!("interrupted by a signal");
         }
         while let Some(event) = backend.poll_event() {

@@ -213,17 +213,3 @@ fn reversal_turns_the_traffic_and_not_the_roles() {
     assert!(!client.is_requester() && client.is_receiver() && client.is_client());
     assert!(!client.measures_peak());
 }
-
-#[test]
-fn what_the_runner_cannot_do_is_named() {
-    for test in Test::ALL {
-        assert_eq!(Spec::new(test).unsupported_by_runner(), [""; 0]);
-    }
-    let mut spec = Spec::new(SEND_BW);
-    spec.qp.mr_per_qp = true;
-    spec.pace.warm_up = true;
-    assert_eq!(
-        spec.unsupported_by_runner(),
-        ["--mr_per_qp", "--perform_warm_up"]
-    );
-}

@@ -9,6 +9,7 @@ mod failures;
 mod hand;
 mod lab;
 mod options;
+mod pace;
 mod pairs;
 mod process;
 mod services;

@@ -225,6 +225,10 @@ pub(super) fn compatible(test: Test, options: &TestOptions) -> Result<(), String
             "options -b and --run_infinitely exclude each other in send-bw: use -D with a long time",
         ),
         (
+            pace.write_with_imm && options.bidirectional && forever,
+            "options -b and --run_infinitely exclude each other with --write_with_imm: use -D with a long time",
+        ),
+        (
             pace.burst_size.is_some() && pace.rate_limit.is_none(),
             "option --burst_size needs --rate_limit: without a limit there are no bursts",
         ),

@@ -39,8 +39,8 @@ pub(in crate::cli) struct PaceArgs {
     /// Run until stopped, with a row every -D seconds, or 5
     #[arg(long = "run_infinitely")]
     pub(in crate::cli) run_infinitely: bool,
-    /// Limit the sender's rate, in units of --rate_units; 0 is no limit
-    #[arg(long = "rate_limit", value_name = "RATE", value_parser = values::amount)]
+    /// Limit the sender's rate, in units of --rate_units
+    #[arg(long = "rate_limit", value_name = "RATE", value_parser = values::rate)]
     pub(in crate::cli) rate_limit: Option<f64>,
     /// Unit of --rate_limit: M for MiB/s, g for Gb/s, p for messages per second [default: g]
     #[arg(long = "rate_units", value_name = "UNIT", requires = "rate_limit", value_parser = values::rate_unit)]
