@@ -8,6 +8,7 @@ mod atomics;
 mod memory;
 
 pub use atomics::{SharedAdds, Swap};
+pub(crate) use memory::region_bytes;
 pub use memory::{Image, differs};
 
 use core::fmt;

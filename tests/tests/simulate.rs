@@ -91,6 +91,7 @@ fn sweep(base: u64, count: Option<u64>, time: Duration) {
         sum.completed,
         sum.failed
     );
+    println!("simulate: {}", sum.services());
     assert_eq!(failed, 0, "the commands above replay the failing seeds");
     assert!(seeds > 0, "no seed was run");
 }
@@ -115,6 +116,7 @@ fn add(sum: &mut Report, report: &Report) {
     sum.time += report.time;
     sum.completed += report.completed;
     sum.failed += report.failed;
+    sum.add_services(report);
 }
 
 fn variable(name: &str) -> Option<u64> {

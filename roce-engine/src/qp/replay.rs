@@ -51,6 +51,16 @@ impl Resource {
         self.answered |= self.next == self.end;
     }
 
+    /// Returns whether its whole answer, or the rest of it, was sent before.
+    pub(crate) const fn is_answered(&self) -> bool {
+        self.answered
+    }
+
+    /// Ends the answer in progress.
+    pub(crate) const fn give_up(&mut self) {
+        self.next = self.end;
+    }
+
     /// Returns whether packets of it wait to be sent.
     pub(crate) const fn is_active(&self) -> bool {
         self.next < self.end

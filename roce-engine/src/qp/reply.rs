@@ -125,6 +125,15 @@ impl Qp {
             };
             match sent {
                 Sent::Full => return false,
+                // Who has the answer may have let its memory go: a repetition that the network held back
+                // is for nobody (as IBA C9-113, class D). Who still waits for it asks again in vain.
+                Sent::Denied if resource.is_answered() => {
+                    shared.counters.drop_stale_replay += 1;
+                    if let Some(resource) = self.responder.replay.active() {
+                        resource.give_up();
+                    }
+                    continue;
+                }
                 Sent::Denied => {
                     self.responder.replay.clear();
                     self.refuse(shared, Violation::MemoryRights, psn);

@@ -1,5 +1,7 @@
 //! Copies of regions, and how they differ from the real ones.
 
+use core::ops::Range;
+
 use roce_engine::verbs::Region;
 
 use crate::workload::Piece;
@@ -78,6 +80,15 @@ pub(super) fn whole(region: &Region) -> Vec<u8> {
         len: region.len(),
     };
     bytes(region, all)
+}
+
+/// Reads a span of a region.
+pub(crate) fn region_bytes(region: &Region, span: Range<usize>) -> Vec<u8> {
+    let piece = Piece {
+        offset: span.start,
+        len: span.len(),
+    };
+    bytes(region, piece)
 }
 
 /// Reads a piece of a region.

@@ -6,6 +6,7 @@ use core::time::Duration;
 use roce_engine::sim::{Bottleneck, Faults, Loss, Rng};
 use roce_engine::verbs::{Mtu, Psn};
 
+use crate::workload::mixed::MixedPlan;
 use crate::workload::program::{Program, Shape, cut};
 
 /// What a run has to show.
@@ -50,6 +51,8 @@ pub struct Plan {
     pub shared_words: usize,
     /// The connections.
     pub connections: Vec<Connection>,
+    /// The queue pairs of other services; half of the runs have none.
+    pub mixed: MixedPlan,
 }
 
 /// A connection: what its two ends have in common, and the ends.
@@ -112,9 +115,12 @@ impl Plan {
             Mtu::B2048,
             Mtu::B4096,
         ]);
-        let connections = *[1, 1, 1, 2, 2, 3, 4, 8]
-            .get(rng.below(8) as usize)
-            .unwrap_or(&1);
+        let alone = rng.chance(0.5);
+        let connections = if alone {
+            rng.pick(&[1, 1, 1, 2, 2, 3, 4, 8])
+        } else {
+            rng.pick(&[1, 1, 2])
+        };
         let shared_words = rng.below(3) as usize;
         let mut faults = [random_faults(&mut rng, exact_icrc), Faults::default()];
         faults[1] = if rng.chance(0.6) {
@@ -125,8 +131,14 @@ impl Plan {
         if rng.chance(0.08) {
             faults = faults.map(|faults| Faults::delay(faults.latency));
         }
+        let mut mixed = MixedPlan::default();
+        if !alone {
+            mixed = random_mixed(&mut rng, &mut faults, mtu, mode);
+        }
         let budget = Budget::random(&mut rng, connections);
-        let timeout = timeout_code(&mut rng, &faults, &budget, connections, mtu, mode);
+        let load = (&budget, connections, mixed.load(mtu));
+        let timeout = timeout_code(&mut rng, &faults, load, mtu, mode);
+        mixed.timeout = timeout;
         let make =
             |rng: &mut Rng| Connection::random(rng, mode, timeout, mtu, &budget, shared_words);
         Self {
@@ -147,16 +159,32 @@ impl Plan {
             one_cq: rng.chance(0.5),
             shared_words,
             connections: (0..connections).map(|_| make(&mut rng)).collect(),
+            mixed,
         }
+    }
+
+    /// Returns whether the network only delays, so that nothing may time out.
+    pub fn is_calm(&self) -> bool {
+        self.mode == Mode::Liveness && self.faults.iter().all(only_delays)
     }
 }
 
-impl Plan {
-    /// Returns whether the network only delays, so that nothing may time out.
-    pub fn is_calm(&self) -> bool {
-        let calm = |faults: &Faults| *faults == Faults::delay(faults.latency);
-        self.mode == Mode::Liveness && self.faults.iter().all(calm)
+fn only_delays(faults: &Faults) -> bool {
+    *faults == Faults::delay(faults.latency)
+}
+
+/// Makes the links of other services. Over every second network their order and number is exact.
+fn random_mixed(rng: &mut Rng, faults: &mut [Faults; 2], mtu: Mtu, mode: Mode) -> MixedPlan {
+    if rng.chance(0.5) {
+        for faults in faults.iter_mut() {
+            (faults.duplicate, faults.reorder) = (0.0, 0.0);
+        }
     }
+    let repeats = |faults: &Faults| faults.duplicate > 0.0 || faults.reorder > 0.0;
+    let repeats = faults.iter().any(repeats);
+    let live = mode == Mode::Liveness;
+    let calm = live && faults.iter().all(only_delays);
+    MixedPlan::random(rng, mtu, calm, !live, repeats)
 }
 
 impl Connection {
@@ -298,13 +326,12 @@ fn random_faults(rng: &mut Rng, exact_icrc: bool) -> Faults {
 fn timeout_code(
     rng: &mut Rng,
     faults: &[Faults; 2],
-    budget: &Budget,
-    connections: usize,
+    (budget, connections, (more_packets, more_bytes)): (&Budget, usize, (usize, usize)),
     mtu: Mtu,
     mode: Mode,
 ) -> u8 {
     let bytes = (budget.packets + budget.longest / mtu.bytes() + 64) * (mtu.bytes() + 100);
-    let bytes = (bytes * connections * 2) as u64;
+    let bytes = (bytes * connections * 2 + more_bytes) as u64;
     let one_way = |faults: &Faults| {
         let queue = faults
             .bottleneck
@@ -312,7 +339,7 @@ fn timeout_code(
         faults.latency + faults.jitter + faults.reorder_delay + queue
     };
     // The slowest turns send one packet each: 100 ns of virtual time.
-    let turns = Duration::from_nanos(400 * (budget.packets * connections) as u64);
+    let turns = Duration::from_nanos(400 * (budget.packets * connections + more_packets) as u64);
     let round_trip = one_way(&faults[0]) + one_way(&faults[1]) + turns;
     let least = (1..31)
         .find(|code| ack_timeout(*code) > round_trip * 2)

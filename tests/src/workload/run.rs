@@ -7,6 +7,8 @@ use roce_engine::sim::{Bound, Ended, Rng, World};
 use roce_engine::verbs::{AsyncEvent, Backend, Completion, QpAttr, QpState, Status};
 
 use crate::oracle::{Direction, Memory, SharedAdds};
+use crate::workload::mixed::Mixed;
+use crate::workload::pauses::Pauses;
 use crate::workload::post::{RECEIVE, Requests};
 use crate::workload::setup::{Side, build, memory};
 use crate::workload::{Kind, Mode, Plan};
@@ -24,6 +26,53 @@ pub struct Report {
     pub completed: usize,
     /// Directions that ended in an error.
     pub failed: usize,
+    /// 1 if queue pairs of other services took part.
+    pub mixed: usize,
+    /// Messages of UC sent, and those with a receive that arrived.
+    pub uc: [usize; 2],
+    /// Datagrams sent and received.
+    pub ud: [usize; 2],
+    /// Messages of RC between them, sent and received.
+    pub more_rc: [usize; 2],
+    /// Memory windows bound.
+    pub binds: usize,
+    /// Limit events of SRQs.
+    pub limits: usize,
+    /// Send queues that drained in SQD, with an event.
+    pub drained: usize,
+    /// Queue pairs that were destroyed with packets on the way.
+    pub destroyed: usize,
+}
+
+impl Report {
+    /// Adds what the services of another run did.
+    pub fn add_services(&mut self, other: &Self) {
+        self.mixed += other.mixed;
+        for (sum, more) in [
+            (&mut self.uc, other.uc),
+            (&mut self.ud, other.ud),
+            (&mut self.more_rc, other.more_rc),
+        ] {
+            *sum = [sum[0] + more[0], sum[1] + more[1]];
+        }
+        self.binds += other.binds;
+        self.limits += other.limits;
+        self.drained += other.drained;
+        self.destroyed += other.destroyed;
+    }
+
+    /// Returns what services beside the RC connections did, as a sentence.
+    pub fn services(&self) -> String {
+        let [uc, ud, rc] = [self.uc, self.ud, self.more_rc].map(|[sent, got]| {
+            // A WRITE takes no receive, so fewer arrive than were sent even if none is lost.
+            format!("{sent} sent and {got} received")
+        });
+        format!(
+            "{} of them with all services: UC {uc}, UD {ud}, RC among them {rc}; {} windows bound, \
+             {} SRQ limit events, {} send queues drained, {} queue pairs destroyed",
+            self.mixed, self.binds, self.limits, self.drained, self.destroyed
+        )
+    }
 }
 
 /// What went wrong, with the packets before it.
@@ -50,7 +99,10 @@ pub fn run(plan: &Plan, trace: usize) -> Result<Report, Failure> {
     let mut rng = Rng::new(plan.seed ^ 0x00d1_ce5e_ed00);
     let (mut world, sides) = build(plan, &mut rng);
     world.net().trace_packets(trace);
-    let mut driver = Driver::new(plan, sides, rng);
+    let mut pauses = Pauses::default();
+    let mixed = Mixed::new(&mut world, plan, &mut pauses, &mut rng);
+    let mut driver = Driver::new(plan, sides, (mixed, pauses), rng);
+    driver.pause_connections(&mut world);
     let outcome = driver.drive(&mut world);
     outcome
         .map(|()| driver.report(&world))
@@ -73,6 +125,9 @@ struct Driver<'a> {
     /// Whether the peer of a failed end is told, as an application would, or finds out by itself.
     tell_peer: bool,
     closed: [Vec<bool>; 2],
+    mixed: Mixed<'a>,
+    pauses: Pauses,
+    drained: usize,
     /// Nothing waits for its turn any more: everything is polled and posted.
     hurry: bool,
 }
@@ -86,7 +141,12 @@ struct Receives {
 }
 
 impl<'a> Driver<'a> {
-    fn new(plan: &'a Plan, sides: [Side; 2], mut rng: Rng) -> Self {
+    fn new(
+        plan: &'a Plan,
+        sides: [Side; 2],
+        (mixed, pauses): (Mixed<'a>, Pauses),
+        mut rng: Rng,
+    ) -> Self {
         let count = plan.connections.len();
         let memories = [0, 1].map(|side| (0..count).map(|c| memory(&sides, side, c)).collect());
         let direction = |side: usize, c: usize, memories: &[Vec<Memory>; 2]| {
@@ -122,8 +182,22 @@ impl<'a> Driver<'a> {
             receives,
             tell_peer: rng.chance(0.5),
             closed: [vec![false; count], vec![false; count]],
+            mixed,
+            pauses,
+            drained: 0,
             hurry: false,
             rng,
+        }
+    }
+
+    fn pause_connections(&mut self, world: &mut World) {
+        for side in 0..2 {
+            for endpoint in &self.sides[side].endpoints {
+                let info = world.device(side).query_qp(endpoint.qp);
+                let qpn = info.expect("the queue pair").qpn;
+                let most = self.rng.below(3) as u32;
+                self.pauses.add(side, endpoint.qp, qpn, most);
+            }
         }
     }
 
@@ -135,7 +209,10 @@ impl<'a> Driver<'a> {
         }
         self.hurry = false;
         let mut ended = self.run_until(world, LONGEST)?;
-        if ended == Ended::Idle {
+        // Requests that send nothing are posted without any traffic: it is over when nothing is posted.
+        let mut before = None;
+        while ended == Ended::Idle && before != Some(self.mixed.activity()) {
+            before = Some(self.mixed.activity());
             self.hurry = true;
             ended = self.run_until(world, LONGEST)?;
         }
@@ -151,7 +228,27 @@ impl<'a> Driver<'a> {
                 self.poll(world, side, cq)?;
             }
         }
+        if self.plan.mode == Mode::Liveness {
+            self.send_last(world)?;
+        }
+        for side in 0..2 {
+            self.take_events(world, side)?;
+        }
+        self.pauses.on_end(world)?;
+        self.mixed.on_end(world)?;
         self.check_end(world)
+    }
+
+    /// Over the healed network each unreliable program ends with a message that must arrive.
+    fn send_last(&mut self, world: &mut World) -> Result<(), String> {
+        let mut done = 0;
+        while self.mixed.next_last(world, &mut done)? {
+            let ended = self.run_until(world, LONGEST)?;
+            if ended != Ended::Idle {
+                return Err(format!("after a last message: {ended:?}"));
+            }
+        }
+        Ok(())
     }
 
     fn run_until(&mut self, world: &mut World, time: Duration) -> Result<Ended, String> {
@@ -172,6 +269,13 @@ impl<'a> Driver<'a> {
 
     /// Polls and posts on both sides; returns whether everything is done.
     fn turn(&mut self, world: &mut World) -> Result<bool, String> {
+        self.mixed.poll_all(world, &mut self.rng, self.hurry)?;
+        for side in 0..2 {
+            self.take_events(world, side)?;
+        }
+        self.mixed
+            .turn(world, &mut self.pauses, &mut self.rng, self.hurry)?;
+        self.pauses.turn(world, &mut self.rng, self.hurry)?;
         for side in 0..2 {
             for cq in 0..self.sides[side].cqs.len() {
                 if self.hurry || self.rng.chance(0.9) {
@@ -183,29 +287,34 @@ impl<'a> Driver<'a> {
                 self.post_requests(world, side, connection)?;
             }
         }
-        Ok(self.directions.iter().flatten().all(Direction::is_done))
+        // What is sent without acknowledgement arrives after all is done: such a run ends in silence.
+        let done = self.directions.iter().flatten().all(Direction::is_done);
+        Ok(done && self.mixed.is_empty())
     }
 
     fn poll(&mut self, world: &mut World, side: usize, cq: usize) -> Result<(), String> {
-        let cq = self.sides[side].cqs[cq];
-        let mut out = [Completion::default(); 16];
-        let room = if self.hurry {
-            16
-        } else {
-            self.rng.range(1..=16) as usize
-        };
-        loop {
-            let count = world
-                .device(side)
-                .poll_cq(cq, &mut out[..room])
-                .map_err(|error| format!("side {side}: {error}"))?;
-            for wc in &out[..count] {
-                self.on_completion(world, side, wc)?;
+        let watched = &mut self.sides[side].cqs[cq];
+        let completions = watched.poll(world.device(side), &mut self.rng, self.hurry)?;
+        completions
+            .iter()
+            .try_for_each(|wc| self.on_completion(world, side, wc))
+    }
+
+    fn take_events(&mut self, world: &mut World, side: usize) -> Result<(), String> {
+        while let Some(event) = world.device(side).poll_event() {
+            if self.mixed.on_event(side, &event)? {
+                continue;
             }
-            if !self.hurry || count == 0 {
-                return Ok(());
+            match event {
+                AsyncEvent::SqDrained(qpn) => {
+                    self.drained += 1;
+                    self.pauses.on_drained(world, side, qpn)?;
+                }
+                AsyncEvent::CommEstablished(_) => {}
+                event => return Err(format!("side {side}: unexpected event {event:?}")),
             }
         }
+        Ok(())
     }
 
     fn on_completion(
@@ -343,14 +452,7 @@ impl<'a> Driver<'a> {
                     "side {side}: {timeouts} timeouts without any fault"
                 ));
             }
-            while let Some(event) = world.device(side).poll_event() {
-                if !matches!(
-                    event,
-                    AsyncEvent::CommEstablished(_) | AsyncEvent::QpFatal(_)
-                ) {
-                    return Err(format!("side {side}: unexpected event {event:?}"));
-                }
-            }
+            self.take_events(world, side)?;
         }
         Ok(())
     }
@@ -396,7 +498,7 @@ impl<'a> Driver<'a> {
 
     fn report(&self, world: &World) -> Report {
         let directions = || self.directions.iter().flatten();
-        Report {
+        let mut report = Report {
             packets: world.net().sent(),
             steps: world.steps(),
             time: Duration::from_nanos(world.now().as_nanos()),
@@ -404,7 +506,11 @@ impl<'a> Driver<'a> {
             failed: directions()
                 .filter(|direction| direction.failed().is_some())
                 .count(),
-        }
+            drained: self.drained,
+            ..Report::default()
+        };
+        self.mixed.report(&mut report);
+        report
     }
 }
 

@@ -8,6 +8,7 @@ use roce_engine::verbs::{
 
 use crate::oracle::Memory;
 use crate::rc::{RcEnd, address, all_rights};
+use crate::workload::watched::Watched;
 use crate::workload::{End, Piece, Plan};
 
 /// A region and its registration.
@@ -36,7 +37,7 @@ pub(super) struct Endpoint {
 #[derive(Debug)]
 pub(super) struct Side {
     pub(super) shared: Block,
-    pub(super) cqs: Vec<Cq>,
+    pub(super) cqs: Vec<Watched>,
     pub(super) endpoints: Vec<Endpoint>,
 }
 
@@ -72,10 +73,12 @@ pub(super) fn memory(sides: &[Side; 2], side: usize, connection: usize) -> Memor
 fn config(plan: &Plan, rng: &mut Rng) -> EngineConfig {
     EngineConfig {
         seed: rng.bits(),
-        max_qp: 16,
+        max_qp: 24,
         max_cq: 32,
         max_mr: 128,
         max_pd: 4,
+        max_srq: 4,
+        max_ah: 8,
         window_start: plan.window_start,
         peer_window_max: plan.peer_window,
         quantum: plan.quantum,
@@ -88,25 +91,22 @@ fn build_side(world: &mut World, plan: &Plan, side: usize, rng: &mut Rng) -> Sid
     let device = world.device(side);
     let pd = device.alloc_pd().expect("a protection domain");
     let shared = block(device, pd, plan.shared_words * 8, all_rights(), rng);
-    let mut cqs = Vec::new();
+    let mut cqs: Vec<Watched> = Vec::new();
     if plan.one_cq {
         let depth = plan.connections.iter().map(|c| depths(&c.ends[side])).sum();
-        cqs.push(device.create_cq(depth).expect("a completion queue"));
+        cqs.push(Watched::new(device, depth, rng));
     }
     let mut endpoints = Vec::new();
     for connection in &plan.connections {
         let (end, peer) = (&connection.ends[side], &connection.ends[1 - side]);
         let (send_cq, recv_cq) = match cqs.first() {
-            Some(cq) if plan.one_cq => (*cq, *cq),
+            Some(cq) if plan.one_cq => (cq.cq(), cq.cq()),
             _ => {
-                let send = device
-                    .create_cq(end.sq_depth as u32)
-                    .expect("a completion queue");
-                let recv = device
-                    .create_cq(end.rq_depth as u32)
-                    .expect("a completion queue");
+                let both = [end.sq_depth, end.rq_depth];
+                let [send, recv] = both.map(|depth| Watched::new(device, depth, rng));
+                let names = (send.cq(), recv.cq());
                 cqs.extend([send, recv]);
-                (send, recv)
+                names
             }
         };
         let (receives, receive_bytes) = place(&end.receives);
@@ -188,7 +188,13 @@ fn connect(world: &mut World, plan: &Plan, sides: &[Side; 2]) {
     }
 }
 
-fn block<B: Backend>(device: &mut B, pd: Pd, len: usize, access: Access, rng: &mut Rng) -> Block {
+pub(super) fn block<B: Backend>(
+    device: &mut B,
+    pd: Pd,
+    len: usize,
+    access: Access,
+    rng: &mut Rng,
+) -> Block {
     let region = Region::zeroed(len, 64).expect("memory");
     let mut bytes = vec![0; len];
     rng.fill(&mut bytes);
@@ -214,8 +220,8 @@ fn place(receives: &[Vec<(usize, usize)>]) -> (Vec<Vec<Piece>>, usize) {
     (placed, end + 8)
 }
 
-const fn depths(end: &End) -> u32 {
-    (end.sq_depth + end.rq_depth) as u32
+const fn depths(end: &End) -> usize {
+    end.sq_depth + end.rq_depth
 }
 
 /// ECN-capable, so that marks are seen.

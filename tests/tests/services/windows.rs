@@ -1,5 +1,7 @@
 //! Type 2 memory windows: a part of a region for one QP's peer, for as long as its owner says.
 
+use core::time::Duration;
+
 use roce_engine::sim::{Action, PortId, Rule};
 use roce_engine::verbs::{
     Access, Backend, CreateError, Mr, Mw, QpState, RKey, SendFlags, SendOp, Service, Status,
@@ -410,7 +412,7 @@ fn local_requests_are_not_replayed_on_a_retry() {
     for (id, op) in [SendOp::Send, bind, SendOp::Send].into_iter().enumerate() {
         bound.lan.post(bound.b, id as u64, op, (0, 8));
     }
-    bound.lan.run_for(core::time::Duration::from_micros(100));
+    bound.lan.run_for(Duration::from_micros(100));
     bound.lan.expect_sent(bound.b, &[]);
     let invalidate = SendOp::SendInv(bound.key(1));
     bound.lan.post(bound.a, 8, invalidate, (0, 0));
@@ -445,7 +447,7 @@ fn a_fence_holds_a_local_request_back() {
         let invalidate = SendOp::LocalInv(bound.key(1));
         let posted = bound.lan.try_post(bound.b, 2, invalidate, (0, 0), flags);
         posted.expect("legal");
-        bound.lan.run_for(core::time::Duration::from_micros(100));
+        bound.lan.run_for(Duration::from_micros(100));
         bound.lan.expect_sent(bound.b, &[]);
         let write = bound.write(0, 1);
         bound.lan.post(bound.a, 3, write, (0, 8));
@@ -501,4 +503,33 @@ fn unreliable_connections_bind_windows() {
         .lan
         .expect_sent(b, &[(1, Status::Success), (3, Status::MwBindErr)]);
     bound.lan.expect_state(b, QpState::Sqe);
+}
+
+/// A READ that the network held back arrives when its answer is long there and the window is invalid: it
+/// is for nobody, and the connection goes on.
+#[test]
+fn a_late_repetition_of_a_read_does_not_need_its_window() {
+    let mut bound = Bound::new();
+    let late = Duration::from_millis(10);
+    let late = Rule::new(Action::Delay(late), |packet| {
+        packet.bth.opcode == Opcode::RC_RDMA_READ_REQUEST
+    });
+    bound.lan.rule(late.once());
+    let (addr, rkey) = (bound.mr.addr + AT as u64, bound.key(1));
+    let read = SendOp::Read { addr, rkey };
+    bound.lan.post(bound.a, 1, read, (32768, LEN as u32));
+    // The timeout of 4.2 ms asks again.
+    bound.lan.run_for(Duration::from_millis(8));
+    bound.lan.expect_sent(bound.a, &[(1, Status::Success)]);
+    let invalidate = SendOp::LocalInv(bound.key(1));
+    bound.lan.post(bound.b, 2, invalidate, (0, 0));
+    bound.lan.run();
+    assert_eq!(bound.lan.counter(1, "duplicate_request"), 1);
+    assert_eq!(bound.lan.counter(1, "drop_stale_replay"), 1);
+    assert_eq!(bound.lan.events(1), []);
+    bound.lan.recv(bound.b, 7, (0, 64));
+    bound.lan.post(bound.a, 3, SendOp::Send, (0, 64));
+    bound.lan.run();
+    bound.lan.expect_sent(bound.a, &[(3, Status::Success)]);
+    bound.lan.expect_state(bound.b, QpState::Rts);
 }
