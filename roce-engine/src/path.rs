@@ -6,7 +6,7 @@ use alloc::string::String;
 use roce_wire::{Gid, Headers, IPV4_DONT_FRAGMENT, IcrcSeed, Mtu, Qpn};
 
 use crate::link::{Flow, FrameNote, Link};
-use crate::verbs::{AddressVector, PortAttr};
+use crate::verbs::{AddressVector, NO_MULTICAST, PortAttr};
 
 /// The UDP port of RoCEv2.
 pub(crate) const ROCE_PORT: u16 = 4791;
@@ -102,6 +102,12 @@ pub(crate) fn local_gid(port: &PortAttr, address: &AddressVector) -> Result<Gid,
             port.gids.len()
         ));
     };
+    if address.dgid.to_ip().is_multicast() {
+        return Err(alloc::format!(
+            "GID {} is a multicast group: {NO_MULTICAST}",
+            address.dgid
+        ));
+    }
     if row.gid.is_ipv4() != address.dgid.is_ipv4() {
         return Err(alloc::format!(
             "GID {} (index {}) and the peer's GID {} are of different address families: \

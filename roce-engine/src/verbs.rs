@@ -15,7 +15,7 @@ mod work;
 
 pub use access::Access;
 pub use attr::{AddressVector, QpAttr, QpCaps, QpInfo, QpInit, Service};
-pub use backend::{Ah, AsyncEvent, Backend, Cq, Mr, Mw, Pd, Qp, Srq};
+pub use backend::{Ah, AsyncEvent, Backend, Cq, Mr, Mw, NO_MULTICAST, Pd, Qp, Srq};
 pub use completion::{Completion, Status, WcOpcode};
 pub use device::{DeviceAttr, GidEntry, GidKind, LinkLayer, PortAttr};
 pub use error::{CqError, CreateError, DeviceError, ModifyError, PostError, RegisterError};

@@ -144,11 +144,8 @@ impl Qp {
     }
 
     fn accepted(&mut self, shared: &mut Shared, packet: &Packet<'_>, info: OpcodeInfo, psns: u32) {
+        self.report_established(shared);
         let responder = &mut self.responder;
-        if self.state == QpState::Rtr && !responder.established {
-            responder.established = true;
-            shared.event(AsyncEvent::CommEstablished(self.qpn));
-        }
         responder.epsn = responder.epsn.add(psns);
         responder.gap = Gap::None;
         responder.due.progressed();
@@ -159,6 +156,15 @@ impl Qp {
         let answered = !matches!(info.operation, Operation::Send | Operation::Write);
         if packet.bth.ack_request && !answered && responder.due.ask_ack(shared.turn) {
             shared.counters.acks_coalesced += 1;
+        }
+    }
+
+    /// Reports once that a peer speaks while the QP is in RTR: connected services only (IBA 11.6.3.1; the
+    /// kernel's `hfi1/uc.c` as `hfi1/rc.c`).
+    fn report_established(&mut self, shared: &mut Shared) {
+        if self.state == QpState::Rtr && !self.responder.established {
+            self.responder.established = true;
+            shared.event(AsyncEvent::CommEstablished(self.qpn));
         }
     }
 
@@ -179,8 +185,12 @@ impl Qp {
             return;
         }
         match self.execute(shared, packet, info) {
-            Ok(_) if info.position.is_end() => self.responder.msn = self.responder.msn.next(),
-            Ok(_) => {}
+            Ok(_) => {
+                self.report_established(shared);
+                if info.position.is_end() {
+                    self.responder.msn = self.responder.msn.next();
+                }
+            }
             Err(refusal) => {
                 self.responder.expect = Expect::Start;
                 match refusal {

@@ -6,7 +6,7 @@ use core::time::Duration;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use roce_wire::{LKey, Qpn, RKey};
+use roce_wire::{Gid, LKey, Qpn, RKey};
 
 use super::access::Access;
 use super::attr::{AddressVector, QpAttr, QpInfo, QpInit};
@@ -99,6 +99,9 @@ pub enum AsyncEvent {
     /// Something that a person should read once.
     Notice(String),
 }
+
+/// Why a group can't be joined or sent to.
+pub const NO_MULTICAST: &str = "this device has no multicast; send a datagram to each QP instead";
 
 /// A device that speaks verbs: our engine over a link, or hardware.
 ///
@@ -204,6 +207,16 @@ pub trait Backend {
     ///
     /// It does not exist.
     fn destroy_ah(&mut self, ah: Ah) -> Result<(), CreateError>;
+
+    /// Joins a multicast group, so that a UD QP receives the datagrams that are sent to it.
+    ///
+    /// # Errors
+    ///
+    /// Always, with the reason in words, where the device has no multicast.
+    fn attach_mcast(&mut self, qp: Qp, group: Gid) -> Result<(), CreateError> {
+        let _unused = (qp, group);
+        Err(CreateError::Device(String::from(NO_MULTICAST)))
+    }
 
     /// Makes a type 2 memory window, unbound.
     ///

@@ -4,6 +4,7 @@
 mod cq;
 mod lifecycle;
 mod srq;
+mod turns;
 mod uc;
 mod uc_loss;
 mod ud;

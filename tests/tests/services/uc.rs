@@ -1,8 +1,8 @@
 //! UC: everything RC sends but READs and atomics, without an answer.
 
 use roce_engine::verbs::{
-    Access, Backend, PostError, QpAttr, QpState, RKey, SendFlags, SendOp, Service, Sge, Status,
-    WcOpcode,
+    Access, AsyncEvent, Backend, PostError, QpAttr, QpState, RKey, SendFlags, SendOp, Service, Sge,
+    Status, WcOpcode,
 };
 use roce_tests::lan::{Lan, pattern};
 use roce_wire::Opcode;
@@ -307,4 +307,34 @@ fn attributes_of_another_service_are_refused() {
         refused,
         Err(ModifyError::IllegalTransition { .. })
     ));
+}
+
+/// The first packet that a queue pair in RTR accepts is reported, once; one that is dropped is not.
+#[test]
+fn a_peer_that_speaks_first_is_reported_once() {
+    let mut lan = Lan::new(2);
+    let [a, b] = [0, 1].map(|host| lan.qp(host, Service::Uc));
+    let [to_a, to_b] = [(b, [100, 200]), (a, [200, 100])].map(|(peer, psns)| {
+        let remote = roce_tests::rc::address(false, peer.host);
+        roce_tests::lan::Wish::new(remote, peer.qpn, psns)
+    });
+    lan.enter(a, &to_a);
+    let [to_init, to_rtr, to_rts] = to_b.attributes(Service::Uc);
+    lan.modify(b, &to_init);
+    lan.modify(b, &to_rtr);
+    lan.post(a, 1, SendOp::Send, (0, 8));
+    lan.run();
+    assert_eq!(lan.events(1), [], "no receive: it was dropped");
+    lan.recv(b, 7, (0, 4096));
+    lan.recv(b, 8, (4096, 4096));
+    lan.post(a, 2, SendOp::Send, (0, 3000));
+    lan.post(a, 3, SendOp::Send, (0, 8));
+    lan.run();
+    assert_eq!(lan.events(1), [AsyncEvent::CommEstablished(b.qpn)]);
+    lan.expect_received(b, &[(7, Status::Success), (8, Status::Success)]);
+    lan.modify(b, &to_rts);
+    lan.recv(b, 9, (0, 4096));
+    lan.post(a, 4, SendOp::Send, (0, 8));
+    lan.run();
+    assert_eq!(lan.events(1), []);
 }

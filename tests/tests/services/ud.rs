@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use roce_engine::sim::{Action, PortId, Rule};
 use roce_engine::verbs::{
-    Backend, CreateError, Mtu, PostError, QKey, QpAttr, QpState, Qpn, SendFlags, SendOp, Service,
-    Sge, Status, WcOpcode,
+    Backend, CreateError, Gid, Mtu, PostError, QKey, QpAttr, QpState, Qpn, SendFlags, SendOp,
+    Service, Sge, Status, WcOpcode,
 };
 use roce_tests::lan::{Lan, Port, Wish, pattern};
 use roce_wire::grh::Network;
@@ -466,4 +466,25 @@ fn operations_of_another_service_can_not_be_posted() {
     let [c, _] = lan.connected(Service::Uc);
     let refused = lan.try_post(c, 1, op, (0, 8), SendFlags::SIGNALED);
     assert_eq!(refused, Err(PostError::Unsupported));
+}
+
+/// There is no multicast: a group can't be joined, and no address handle leads to one. The refusal says
+/// so and what to do instead.
+#[test]
+fn multicast_is_refused_by_name() {
+    for (ipv6, group) in [(false, "239.1.2.3"), (true, "ff0e::ffff:ef01:203")] {
+        let mut lan = Lan::with(2, |setup| setup.ipv6 = ipv6);
+        let [a, _] = pair(&mut lan);
+        let group = Gid::from_ip(group.parse().expect("an address"));
+        let joined = lan.world.device(0).attach_mcast(a.qp, group);
+        let refusal = joined.expect_err("there is none").to_string();
+        assert!(refusal.contains("no multicast"), "{refusal}");
+        let mut address = lan.vector(1);
+        address.dgid = group;
+        let pd = lan.hosts[0].pd;
+        let made = lan.world.device(0).create_ah(pd, &address);
+        let refusal = made.expect_err("there is none").to_string();
+        assert!(refusal.contains("is a multicast group"), "{refusal}");
+        assert!(refusal.contains("to each QP instead"), "{refusal}");
+    }
 }
