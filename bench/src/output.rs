@@ -14,7 +14,7 @@ use crate::exit;
 use crate::json::{self, Run};
 use crate::peer::{BwReport, Endpoint, Params};
 use crate::program::Output;
-use crate::report::{self, Facts, SEPARATOR};
+use crate::report::{self, Facts, Precision, SEPARATOR};
 use crate::run::bandwidth::BandwidthSamples;
 use crate::run::measure::{Measured, Samples};
 use crate::run::watch::End;
@@ -103,7 +103,10 @@ impl Observer for Printer<'_> {
         match (&measured.samples, &measured.peer) {
             (Samples::Bandwidth(samples), _) => self.bandwidth(measured, samples),
             (Samples::Latency(samples), _) => self.latency(measured, samples),
-            (Samples::Passive, Some(report)) => self.bandwidth_row(report, measured.busy),
+            (Samples::Passive, Some(report)) => {
+                let precision = Precision::of(self.unit, report.average);
+                self.bandwidth_row(report, precision, measured.busy);
+            }
             (Samples::Passive, None) => {}
         }
     }
@@ -129,7 +132,7 @@ impl Output for Printer<'_> {
     }
 
     fn remark(&mut self, words: &str) {
-        self.tell(words);
+        eprintln!("{words}");
     }
 
     fn banner(&mut self, choice: &Choice, gid: &GidEntry, agreed: Params, outs: u8) {

@@ -31,7 +31,7 @@ pub trait Output: Observer {
     /// A server listens.
     fn waiting(&mut self);
 
-    /// Something that perftest says before the banner.
+    /// Something that perftest says on stderr before the banner.
     fn remark(&mut self, words: &str);
 
     /// The device is chosen: the banner.

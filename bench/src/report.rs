@@ -7,7 +7,8 @@ mod latency;
 mod perftest_json;
 
 pub use bandwidth::{
-    bandwidth_columns, bandwidth_figure, bandwidth_row, both_directions, endless_end, missed_limit,
+    Precision, bandwidth_columns, bandwidth_figure, bandwidth_row, both_directions, endless_end,
+    missed_limit,
 };
 pub use banner::{Facts, addresses, banner, peak_warning, post_list_note, waiting};
 pub use latency::{

@@ -3,7 +3,7 @@
 use crate::exit;
 use crate::json::Run;
 use crate::peer::BwReport;
-use crate::report::{self, PerftestResult};
+use crate::report::{self, PerftestResult, Precision};
 use crate::run::bandwidth::BandwidthSamples;
 use crate::run::latency::LatencySamples;
 use crate::run::measure::Measured;
@@ -47,7 +47,8 @@ impl Printer<'_> {
         }
         self.cost
             .moved(&measured.cpu, samples.nanos, found.size * found.messages);
-        self.bandwidth_row(&row, measured.busy);
+        let precision = Precision::of(self.unit, ours.average);
+        self.bandwidth_row(&row, precision, measured.busy);
         if let Some(theirs) = measured.peer.filter(|_| self.spec.shown.both) {
             let both = report::both_directions(self.spec, &ours, &theirs, measured.busy);
             self.tell(both.trim_end_matches('\n'));
@@ -56,14 +57,23 @@ impl Printer<'_> {
     }
 
     /// Prints a row: ours, or that of a peer for which this end only held memory.
-    pub(super) fn bandwidth_row(&mut self, row: &BwReport, busy: Option<f64>) {
+    pub(super) fn bandwidth_row(
+        &mut self,
+        row: &BwReport,
+        precision: Precision,
+        busy: Option<f64>,
+    ) {
         let line = report::bandwidth_figure(self.spec.shown.form, row)
-            .unwrap_or_else(|| report::bandwidth_row(self.unit, row) + &report::busy_cell(busy));
+            .unwrap_or_else(|| report::bandwidth_row(precision, row) + &report::busy_cell(busy));
         say(&line);
         // perftest's limits are reached if any row reaches them.
         self.best.average = self.best.average.max(row.average);
         self.best.message_rate = self.best.message_rate.max(row.message_rate);
-        self.perftest_file(&PerftestResult::Bandwidth { report: *row, busy });
+        self.perftest_file(&PerftestResult::Bandwidth {
+            report: *row,
+            precision,
+            busy,
+        });
     }
 
     pub(super) fn latency(&mut self, measured: &Measured, samples: &LatencySamples) {

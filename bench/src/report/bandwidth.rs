@@ -11,14 +11,34 @@ use crate::stats::Unit;
 /// Below this average a row in Gb/s has six decimals.
 const SMALL: f64 = 0.1;
 
+/// How many decimals a row has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Precision {
+    /// Two, and six of the message rate.
+    Usual,
+    /// Six.
+    Fine,
+}
+
+impl Precision {
+    /// Chooses by the average of one end alone, even for a row that shows the sum of both, as perftest does.
+    pub fn of(unit: Unit, average: f64) -> Self {
+        if unit == Unit::Gigabits && average < SMALL {
+            Self::Fine
+        } else {
+            Self::Usual
+        }
+    }
+}
+
 /// Returns the line above the rows.
 pub fn bandwidth_columns(unit: Unit) -> String {
     let unit = unit.label();
     format!(" #bytes     #iterations    BW peak[{unit}]    BW average[{unit}]   MsgRate[Mpps]")
 }
 
-/// Returns a row. Its figures are in `unit` already: they may come from the peer.
-pub fn bandwidth_row(unit: Unit, report: &BwReport) -> String {
+/// Returns a row. Its figures are in the run's unit already: they may come from the peer.
+pub fn bandwidth_row(precision: Precision, report: &BwReport) -> String {
     let BwReport {
         size,
         iterations,
@@ -26,14 +46,13 @@ pub fn bandwidth_row(unit: Unit, report: &BwReport) -> String {
         average,
         message_rate,
     } = report;
-    if unit == Unit::Gigabits && *average < SMALL {
-        format!(
+    match precision {
+        Precision::Fine => format!(
             " {size:<7}    {iterations}           {peak:<7.6}            {average:<7.6}            {message_rate:<7.6}"
-        )
-    } else {
-        format!(
+        ),
+        Precision::Usual => format!(
             " {size:<7}    {iterations:<10}       {peak:<7.2}            {average:<7.2}\t\t   {message_rate:<7.6}"
-        )
+        ),
     }
 }
 
@@ -49,7 +68,8 @@ pub fn both_directions(
     let columns = bandwidth_columns(unit) + busy_column(spec);
     let mut text = String::new();
     for (side, report) in [("Local", local), ("Remote", remote)] {
-        let row = bandwidth_row(unit, report) + &busy_cell(busy);
+        let precision = Precision::of(unit, report.average);
+        let row = bandwidth_row(precision, report) + &busy_cell(busy);
         let _infallible = writeln!(
             text,
             "{SEPARATOR}\n\n {side} results: \n{SEPARATOR}\n{columns}\n{row}"

@@ -2,10 +2,11 @@
 
 use serde::Serialize;
 
+use super::bandwidth::Precision;
 use super::banner::{Facts, on_off, title};
 use crate::peer::BwReport;
 use crate::spec::{Form, Spec};
-use crate::stats::{LatencyRow, TimedLatency, Unit};
+use crate::stats::{LatencyRow, TimedLatency};
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -14,6 +15,8 @@ pub enum PerftestResult {
     Bandwidth {
         /// The figures.
         report: BwReport,
+        /// Their decimals.
+        precision: Precision,
         /// How busy the machine was, in percent, if that was asked for.
         busy: Option<f64>,
     },
@@ -190,10 +193,15 @@ fn results(spec: &Spec, result: &PerftestResult) -> Results {
         return figure;
     }
     match *result {
-        PerftestResult::Bandwidth { report, busy } => {
-            let small =
-                Unit::of_option(spec.report_gbits) == Unit::Gigabits && report.average < 0.1;
-            let decimals = if small { 6 } else { 2 };
+        PerftestResult::Bandwidth {
+            report,
+            precision,
+            busy,
+        } => {
+            let decimals = match precision {
+                Precision::Fine => 6,
+                Precision::Usual => 2,
+            };
             Results::Bandwidth {
                 size: report.size,
                 n_iterations: report.iterations,

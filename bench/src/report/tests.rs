@@ -135,13 +135,10 @@ fn bandwidth_rows_line_up() {
         message_rate: 0.015_803,
     };
     assert_eq!(
-        bandwidth_row(Unit::Mebibytes, &report),
+        bandwidth_row(Precision::Usual, &report),
         " 65536      5000             1234.57            987.65 \t\t   0.015803"
     );
-    assert_eq!(
-        bandwidth_row(Unit::Gigabits, &report),
-        bandwidth_row(Unit::Mebibytes, &report)
-    );
+    assert_eq!(Precision::of(Unit::Gigabits, 987.654), Precision::Usual);
     let small = BwReport {
         size: 2,
         iterations: 1000,
@@ -150,11 +147,13 @@ fn bandwidth_rows_line_up() {
         message_rate: 3.549_320,
     };
     assert_eq!(
-        bandwidth_row(Unit::Gigabits, &small),
+        bandwidth_row(Precision::Fine, &small),
         " 2          1000           0.000000            0.056789            3.549320"
     );
+    assert_eq!(Precision::of(Unit::Gigabits, 0.056), Precision::Fine);
+    assert_eq!(Precision::of(Unit::Mebibytes, 0.056), Precision::Usual);
     assert_eq!(
-        bandwidth_row(Unit::Mebibytes, &small),
+        bandwidth_row(Precision::Usual, &small),
         " 2          1000             0.00               0.06   \t\t   3.549320"
     );
 }
@@ -204,19 +203,19 @@ fn rows_are_those_of_a_stock_run() {
         message_rate,
     };
     assert_eq!(
-        bandwidth_row(Unit::Mebibytes, &report(64, 20, 1.98, 0.31, 0.005_045)),
+        bandwidth_row(Precision::Usual, &report(64, 20, 1.98, 0.31, 0.005_045)),
         " 64         20               1.98               0.31   \t\t   0.005045"
     );
     assert_eq!(
         bandwidth_row(
-            Unit::Mebibytes,
+            Precision::Usual,
             &report(65_536, 1578, 0.0, 49.21, 0.000_787)
         ),
         " 65536      1578             0.00               49.21  \t\t   0.000787"
     );
     assert_eq!(
         bandwidth_row(
-            Unit::Gigabits,
+            Precision::Fine,
             &report(64, 20, 0.011_321, 0.006_123, 0.011_959)
         ),
         " 64         20           0.011321            0.006123            0.011959"
@@ -348,7 +347,11 @@ fn json_is_valid_and_keeps_perftests_names() {
     let text = perftest_json(
         &spec,
         &facts(),
-        &PerftestResult::Bandwidth { report, busy: None },
+        &PerftestResult::Bandwidth {
+            report,
+            precision: Precision::Usual,
+            busy: None,
+        },
     );
     let value: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(value["test_info"]["test"], "RDMA_Write_BW_Test");

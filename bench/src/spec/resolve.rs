@@ -13,7 +13,8 @@ const RX_DEPTH_UNRELIABLE: u32 = 16_000;
 
 impl Spec {
     /// Sets depths and CQ moderation from what was asked, as perftest's parser does: the transmit depth is
-    /// clamped to the iterations, the receive depth too and then made even, the moderation to the depths.
+    /// clamped to the iterations, the receive depth too and then made even (not with `-a`), the moderation to the
+    /// depths.
     ///
     /// Call it after service, size, iterations, duration, immediate and post list are known.
     pub fn resolve_depths(&mut self, tx: Option<u32>, rx: Option<u32>, cq_mod: Option<u32>) {
@@ -29,7 +30,8 @@ impl Spec {
                 _ => RX_DEPTH,
             };
             let depth = clamp(rx.unwrap_or(default_rx));
-            self.rx_depth = depth + if counted.is_some() { depth % 2 } else { 0 };
+            let even = counted.is_some() && !self.all_sizes;
+            self.rx_depth = depth + if even { depth % 2 } else { 0 };
         }
         let always = self.service == Service::Ud || self.all_sizes || self.qp.events;
         let default_mod = if self.post_list > 1 {
@@ -110,7 +112,7 @@ impl Spec {
         }
     }
 
-    /// Fits datagrams to the path MTU, which bounds their size. Returns perftest's words about a change.
+    /// Fits datagrams to the path MTU, which bounds their size. Returns perftest's words about the end of `-a`.
     ///
     /// # Errors
     /// A size was asked for that does not fit.
@@ -126,9 +128,9 @@ impl Spec {
             ));
         }
         self.size = most;
-        Ok(Some(format!(
-            " Max msg size in UD is MTU {most}\n Changing to this MTU"
-        )))
+        Ok(self
+            .all_sizes
+            .then(|| format!(" Max msg size in UD is MTU {most}\n Changing to this MTU")))
     }
 
     /// Returns whether the peak is measured: a counted bandwidth run that is short enough, at an end that sends.

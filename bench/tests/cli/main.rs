@@ -6,6 +6,7 @@ mod compare;
 mod compat;
 mod errors;
 mod failures;
+mod forms;
 mod hand;
 mod lab;
 mod options;

@@ -124,6 +124,11 @@ pub(crate) fn roce(words: &str) -> Said {
     Running::start(words).finish()
 }
 
+/// As [`roce`], in a folder.
+pub(crate) fn roce_in(words: &str, folder: &Path) -> Said {
+    Running::start_in(words, folder).finish()
+}
+
 /// Returns a TCP port that nobody listens on.
 pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("[::]:0").unwrap();

@@ -108,7 +108,8 @@ fn run(spec: &Spec, session: &mut Session) -> Result<()> {
         let theirs = session.end(index + 1 == sizes.len(), &ours, &mut idle)?;
         if let Some(report) = theirs {
             for unit in [Unit::Gigabits, Unit::Mebibytes] {
-                assert!(!report::bandwidth_row(unit, &report).is_empty());
+                let precision = report::Precision::of(unit, report.average);
+                assert!(!report::bandwidth_row(precision, &report).is_empty());
             }
         }
     }

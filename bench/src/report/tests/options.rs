@@ -125,6 +125,7 @@ fn business_of_the_machine_is_a_last_column() {
     assert_eq!(busy_cell(Some(7.126)), "\t    7.13");
     assert_eq!(busy_cell(Some(100.0)), "\t    100.00");
     let result = PerftestResult::Bandwidth {
+        precision: Precision::Usual,
         report: report(100.0, 0.1),
         busy: Some(7.126),
     };
@@ -157,6 +158,7 @@ fn one_figure_is_all_that_json_has() {
         value["results"].to_string()
     };
     let bandwidth = PerftestResult::Bandwidth {
+        precision: Precision::Usual,
         report: report(100.5, 0.1),
         busy: None,
     };
