@@ -77,7 +77,6 @@ impl Stop {
 #[derive(Parser)]
 #[command(
     name = "roce",
-    disable_help_subcommand = true,
     disable_version_flag = true,
     arg_required_else_help = true,
     subcommand_required = true
@@ -198,6 +197,8 @@ fn with_subcommand(mut words: Vec<OsString>) -> Vec<OsString> {
         .filter(|name| name.starts_with("ib_"))
         .and_then(Test::from_name);
     if let Some(test) = own {
+        // The parser's texts then name a command line that works.
+        words[0] = "roce".into();
         words.insert(1, test.name().into());
     }
     words

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use roce_bench::cli::{self, Command};
-use roce_bench::output::{Printer, say};
+use roce_bench::output::{self, Printer, say};
 use roce_bench::spec::{Form, Spec};
 use roce_bench::{compare, exit, lab, program};
 
@@ -26,7 +26,7 @@ fn main() -> ExitCode {
         }),
         Command::Completions(shell) => cli::completions(shell).map(|()| 0),
     };
-    match result {
+    match result.and_then(|status| output::printed().map(|()| status)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
             eprintln!("roce: {error:#}");

@@ -3,7 +3,10 @@
 mod lines;
 mod rows;
 
+use core::sync::atomic::{AtomicI32, Ordering};
+use std::fs::OpenOptions;
 use std::io::Write as _;
+use std::path::Path;
 
 use anyhow::Result;
 use lines::Cost;
@@ -34,6 +37,8 @@ pub struct Printer<'s> {
     file_error: Option<anyhow::Error>,
     // The best figures of any row, for the limits.
     best: BwReport,
+    // A measurement came out without a single message.
+    empty: bool,
     // The nanoseconds of a unit of latency.
     latency_unit: f64,
 }
@@ -54,6 +59,9 @@ impl<'s> Printer<'s> {
         } else {
             1000.0
         };
+        for path in [&spec.json, &spec.out_json].into_iter().flatten() {
+            writable(path)?;
+        }
         let printer = Self {
             spec,
             unit: Unit::of_option(spec.report_gbits),
@@ -63,6 +71,7 @@ impl<'s> Printer<'s> {
             cost: Cost::default(),
             file_error: None,
             best: BwReport::default(),
+            empty: false,
             latency_unit: nanos,
         };
         if let Some(warning) = report::peak_warning(spec) {
@@ -104,6 +113,7 @@ impl Observer for Printer<'_> {
             (Samples::Bandwidth(samples), _) => self.bandwidth(measured, samples),
             (Samples::Latency(samples), _) => self.latency(measured, samples),
             (Samples::Passive, Some(report)) => {
+                self.empty |= report.iterations == 0;
                 let precision = Precision::of(self.unit, report.average);
                 self.bandwidth_row(report, precision, measured.busy);
             }
@@ -162,6 +172,9 @@ impl Output for Printer<'_> {
             }
             json::write_runs(path, &self.runs)?;
         }
+        if self.empty {
+            anyhow::bail!(lines::nothing_measured(self.spec));
+        }
         match report::missed_limit(self.spec, &self.best) {
             Some(words) => Err(exit::limit(words)),
             None => Ok(()),
@@ -169,7 +182,51 @@ impl Output for Printer<'_> {
     }
 }
 
-/// Prints a line. Nobody is left to hear about a closed terminal.
+/// Finds out before the run whether its result can be written.
+fn writable(path: &Path) -> Result<()> {
+    let known = path.exists();
+    // A pipe or a device is opened once, when there is something to write.
+    if known && !path.is_file() {
+        return Ok(());
+    }
+    OpenOptions::new()
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|error| exit::environment(format!("writing {}: {error}", path.display())))?;
+    if !known {
+        // A run that fails leaves nothing behind; what can't be removed is empty.
+        let _removed = std::fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// What became of printing: 0 or the system's number of the first error.
+static PRINTING: AtomicI32 = AtomicI32::new(0);
+
+/// Prints a line. An error is kept for [`printed`]: the peer counts on this end to go on.
 pub fn say(text: &str) {
-    let _printed = writeln!(std::io::stdout(), "{text}");
+    if let Err(error) = writeln!(std::io::stdout(), "{text}") {
+        let number = error.raw_os_error().unwrap_or(0);
+        let _first = PRINTING.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+    }
+}
+
+/// Tells whether all that was said has been written.
+///
+/// # Errors
+///
+/// The standard output took not all of it. Nobody is left to hear about a closed pipe or terminal.
+pub fn printed() -> Result<()> {
+    let number = match std::io::stdout().flush() {
+        Ok(()) => PRINTING.load(Ordering::Relaxed),
+        Err(error) => error.raw_os_error().unwrap_or(0),
+    };
+    let error = std::io::Error::from_raw_os_error(number);
+    if number == 0 || error.kind() == std::io::ErrorKind::BrokenPipe {
+        return Ok(());
+    }
+    Err(exit::environment(format!(
+        "writing to the standard output: {error}"
+    )))
 }

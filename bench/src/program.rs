@@ -164,6 +164,12 @@ fn meet(
     match door {
         Door::Options => {
             let listener = peer::Listener::bind(spec)?;
+            if spec.port == 0 {
+                output.remark(&format!(
+                    " TCP port {} (-p) is this server's",
+                    listener.port()?
+                ));
+            }
             output.waiting();
             listener.accept(spec.accept_timeout, &mut idle)
         }

@@ -146,7 +146,7 @@ pub fn execute<B: Backend>(
         let each = spec.counted().map(|iters| iters + ahead);
         targets.finish(&buffers, &checks, each)?;
         ctx.drain()?;
-        let Arrivals { sent, received } = targets.arrivals(spec, each);
+        let Arrivals { sent, received, .. } = targets.arrivals(spec, each);
         ctx.arrivals.sent += sent;
         ctx.arrivals.received += received;
     }
@@ -251,7 +251,12 @@ fn accounts(spec: &Spec, locals: &[LocalQp], remotes: &[Endpoint]) -> Checks {
             let all = spec.counted().map_or(MAX_GAP, |iters| {
                 iters.saturating_mul(spec.sizes().len() as u64)
             });
-            verifier.with_gaps(all.min(MAX_GAP))
+            let verifier = verifier.with_gaps(all.min(MAX_GAP));
+            if spec.service == Service::Ud {
+                verifier.with_any_order()
+            } else {
+                verifier
+            }
         }
     })
 }

@@ -19,7 +19,8 @@ Examples:
 #[derive(Args, Debug)]
 #[command(before_help = EXAMPLES, disable_version_flag = true)]
 pub(super) struct CompareOptions {
-    /// A machine that runs `roce serve`; without it both ends run here
+    /// Another machine: not supported yet
+    #[arg(hide = true)]
     server: Option<String>,
     /// Tests, comma-separated [default: all but the atomic bandwidth, at typical sizes]
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = test)]
@@ -94,8 +95,10 @@ impl CompareOptions {
 }
 
 fn test(text: &str) -> Result<Test, String> {
-    Test::from_name(text).ok_or_else(|| {
-        let names: Vec<_> = Test::ALL.iter().map(|test| test.name()).collect();
-        format!("tests are {}", names.join(", "))
-    })
+    Test::from_name(&text.replace('_', "-"))
+        .or_else(|| Test::from_name(text))
+        .ok_or_else(|| {
+            let names: Vec<_> = Test::ALL.iter().map(|test| test.name()).collect();
+            format!("tests are {}", names.join(", "))
+        })
 }

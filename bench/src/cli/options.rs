@@ -35,7 +35,7 @@ pub(super) struct TestOptions {
     #[arg(short = 'n', long, value_name = "N", value_parser = clap::value_parser!(u64).range(5..=1 << 32))]
     pub(super) iters: Option<u64>,
     /// Run for this many seconds instead of a number of messages
-    #[arg(short = 'D', long, value_name = "S", value_parser = values::seconds)]
+    #[arg(short = 'D', long, value_name = "S", value_parser = values::span)]
     pub(super) duration: Option<Duration>,
     /// Seconds left out at start and end of -D [default: a quarter of it, rounded down]
     #[arg(short = 'f', long, value_name = "S", value_parser = values::seconds, requires = "duration")]
@@ -105,8 +105,8 @@ pub(super) struct TestOptions {
     /// Local address of the TCP exchange
     #[arg(long = "bind_source_ip", value_name = "IP", help_heading = "Path")]
     pub(super) bind_source_ip: Option<IpAddr>,
-    /// Bound on each wait for the peer before the test, in seconds [default: 10]
-    #[arg(long = "connect-timeout", value_name = "S", help_heading = "Path", value_parser = values::seconds)]
+    /// Bound on each wait for the peer before the test, in seconds [default: 10, and none for a server's client to come]
+    #[arg(long = "connect-timeout", value_name = "S", help_heading = "Path", value_parser = values::span)]
     pub(super) connect_timeout: Option<Duration>,
 
     #[command(flatten)]
@@ -119,7 +119,7 @@ pub(super) struct TestOptions {
     #[arg(long, help_heading = "Examine")]
     pub(super) verify: bool,
     /// Record this end's frames as pcapng
-    #[arg(long, value_name = "FILE", help_heading = "Examine")]
+    #[arg(long, value_name = "FILE", help_heading = "Examine", value_parser = values::file)]
     pub(super) pcap: Option<PathBuf>,
     /// Bytes kept of each frame
     #[arg(long = "pcap-snaplen", value_name = "BYTES", help_heading = "Examine", requires = "pcap", value_parser = clap::value_parser!(u32).range(64..=65_535))]

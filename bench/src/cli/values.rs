@@ -32,6 +32,15 @@ pub(super) fn bytes(text: &str) -> Result<u64, String> {
         .ok_or_else(|| "not a byte count, as in 64, 4K or 1M".to_owned())
 }
 
+/// Reads a file's name.
+pub(super) fn file(text: &str) -> Result<std::path::PathBuf, String> {
+    match text {
+        "" => Err("a file needs a name".to_owned()),
+        "-" => Err("the standard output has the table; name a file".to_owned()),
+        name => Ok(name.into()),
+    }
+}
+
 /// Reads seconds, whole or with a fraction, up to a year.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     text.parse::<f64>()
@@ -39,6 +48,14 @@ pub(super) fn seconds(text: &str) -> Result<Duration, String> {
         .filter(|seconds| (0.0..=31_536_000.0).contains(seconds))
         .map(Duration::from_secs_f64)
         .ok_or_else(|| "not a number of seconds".to_owned())
+}
+
+/// Reads seconds, as [`seconds`], of which there must be some.
+pub(super) fn span(text: &str) -> Result<Duration, String> {
+    match seconds(text)? {
+        Duration::ZERO => Err("must be more than 0 seconds".to_owned()),
+        some => Ok(some),
+    }
 }
 
 /// Reads a path MTU in bytes.
@@ -169,6 +186,15 @@ mod tests {
         for wrong in ["", "-1", "nan", "inf", "1e99"] {
             assert!(seconds(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn nothing_is_neither_a_span_nor_a_file() {
+        assert_eq!(span("0.001"), Ok(Duration::from_millis(1)));
+        assert!(span("0").is_err_and(|text| text.contains("more than 0")));
+        assert_eq!(file("-x"), Ok("-x".into()));
+        assert!(file("").is_err());
+        assert!(file("-").is_err_and(|text| text.contains("standard output")));
     }
 
     #[test]

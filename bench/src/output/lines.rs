@@ -55,6 +55,21 @@ pub(super) fn below(spec: &Spec, summary: &Summary, spent: &Cost) -> Vec<String>
     lines
 }
 
+/// Says that a row of zeros is no result.
+pub(super) fn nothing_measured(spec: &Spec) -> String {
+    match spec.duration {
+        Some(span) => format!(
+            "nothing was measured: no message was complete in the {} s between the margins of -D {}: raise -D or \
+             lower -f, and see whether something else takes this machine's processors",
+            span.sample().as_secs_f64(),
+            span.total.as_secs_f64()
+        ),
+        None => "nothing was measured: no message arrived or was sent (see the lines below the table, and whether \
+                 both ends have the same options)"
+            .to_owned(),
+    }
+}
+
 /// Says what went wrong on the way, in one line.
 fn network(summary: &Summary) -> String {
     let value = |name: &str| {

@@ -24,6 +24,7 @@ impl Printer<'_> {
 
     pub(super) fn bandwidth(&mut self, measured: &Measured, samples: &BandwidthSamples) {
         let found = self.figures(samples);
+        self.empty |= samples.messages == 0 && self.spec.pace.row_every_s.is_none();
         let ours = found.report(self.unit);
         let mut row = ours;
         let mut run = Run::new(self.spec).with_bandwidth(&found);
@@ -84,6 +85,7 @@ impl Printer<'_> {
             LatencySamples::Stamps(stamps) => {
                 let found = Samples::in_units(stamps, halved, self.latency_unit);
                 let iterations = stamps.len() as u64;
+                self.empty |= iterations == 0;
                 let lists = report::sample_lists(self.spec, &found);
                 if !lists.is_empty() {
                     self.tell(lists.trim_end_matches('\n'));
@@ -106,6 +108,7 @@ impl Printer<'_> {
                 busy,
             } => {
                 let unit = self.latency_unit;
+                self.empty |= *messages == 0;
                 let row = TimedLatency::in_units(*messages, *nanos, halved, unit);
                 let busy = *busy;
                 self.latency_line(row.avg, || {

@@ -99,6 +99,7 @@ pub fn run<B: Backend>(
         let arrived = latency.flow.received + latency.seen;
         latency.ctx.arrivals.sent += iters;
         latency.ctx.arrivals.received += arrived;
+        latency.ctx.arrivals.stopped |= arrived < iters;
     }
     Ok(match latency.window {
         Some(window) => LatencySamples::Sample {

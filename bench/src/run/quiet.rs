@@ -59,14 +59,26 @@ pub struct Arrivals {
     pub sent: u64,
     /// Messages that arrived.
     pub received: u64,
+    /// The ends took turns, and a loss ended that: what is missing was never sent.
+    pub stopped: bool,
 }
 
 impl Arrivals {
     /// Returns the line below the table, if anything was to arrive.
     pub fn line(&self, service: &str) -> Option<String> {
-        let Self { sent, received } = *self;
+        let Self {
+            sent,
+            received,
+            stopped,
+        } = *self;
         if sent == 0 {
             return None;
+        }
+        if stopped {
+            return Some(format!(
+                "received {received} of {sent} messages: then one was lost, which {service} does not send again, and \
+                 both ends wait for the other"
+            ));
         }
         let lost = sent.saturating_sub(received);
         let more = if lost > 0 {
@@ -107,10 +119,20 @@ mod tests {
         let arrivals = Arrivals {
             sent: 1000,
             received: 998,
+            stopped: false,
         };
         assert_eq!(
             arrivals.line("UD").as_deref(),
             Some("received 998 of 1000 messages: 2 lost, which UD does not send again")
+        );
+        let stopped = Arrivals {
+            stopped: true,
+            ..arrivals
+        };
+        let line = stopped.line("UC").unwrap();
+        assert!(
+            line.starts_with("received 998 of 1000 messages: then one was lost"),
+            "{line}"
         );
         assert_eq!(Arrivals::default().line("UC"), None);
     }

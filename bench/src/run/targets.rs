@@ -110,6 +110,7 @@ impl Targets {
             Some(each) if loses_writes(spec) => Arrivals {
                 sent: each * spec.sizes().len() as u64 * u64::from(spec.qps),
                 received: self.arrived.load(Ordering::Relaxed),
+                stopped: false,
             },
             _ => Arrivals::default(),
         }

@@ -41,6 +41,10 @@ pub struct Verifier {
     accounts: Vec<Account>,
     // How many messages in a row may be lost.
     gap: u64,
+    // Whether a message may come after a later one, or twice.
+    unordered: bool,
+    // How many did.
+    behind: u64,
 }
 
 impl Verifier {
@@ -59,12 +63,20 @@ impl Verifier {
         Self {
             accounts: accounts.collect(),
             gap: 0,
+            unordered: false,
+            behind: 0,
         }
     }
 
     /// Lets up to `gap` messages in a row be missing: what arrives must be one of the peer's later ones.
     pub const fn with_gaps(mut self, gap: u64) -> Self {
         self.gap = gap;
+        self
+    }
+
+    /// Lets messages overtake each other and come twice, too, as the network may do with datagrams.
+    pub const fn with_any_order(mut self) -> Self {
+        self.unordered = true;
         self
     }
 
@@ -87,15 +99,22 @@ impl Verifier {
         let psn = account.remote_psn;
         if self.gap > 0 && account.standing != Standing::Foreign {
             // Messages of less than a word look alike: one may have been taken for a later one.
-            let back = if len < 8 {
+            let back = if len < 8 || self.unordered {
                 account.next.min(self.gap)
             } else {
                 0
             };
-            let mut candidates =
-                core::iter::once(account.next).chain(account.next - back..=account.next + self.gap);
-            let found = candidates
+            let later = account.next..=account.next + self.gap;
+            let earlier = (account.next - back..account.next).rev();
+            let found = later
+                .chain(earlier)
                 .find(|number| Pattern::message(psn, *number).starts(region, offset, len));
+            let late = found.filter(|number| self.unordered && len >= 8 && *number < account.next);
+            if let Some(number) = late {
+                self.behind += 1;
+                let pattern = Pattern::message(psn, number);
+                return account.check(pattern, 0, region, offset, len);
+            }
             account.next = found.unwrap_or(account.next);
         }
         let pattern = Pattern::message(psn, account.next);
@@ -231,6 +250,12 @@ impl Verifier {
             .iter()
             .any(|account| account.standing == Standing::Foreign);
         let mut line = format!("verify: {checked} of {messages} messages checked");
+        if self.behind > 0 {
+            line.push_str(&format!(
+                ", {} of them behind a later one or twice",
+                self.behind
+            ));
+        }
         if foreign {
             line.push_str(
                 "; not checkable with this peer: it does not send roce's pattern (stock perftest, or roce \
@@ -340,6 +365,29 @@ mod tests {
         region.store(17, region.load(17) ^ 0x80);
         let failure = verifier.arrived(0, &region, 0, 512).unwrap_err();
         assert!(failure.to_string().contains("offset 17"), "{failure}");
+    }
+
+    #[test]
+    fn datagrams_may_come_in_any_order_and_twice_but_not_damaged() {
+        let region = Region::zeroed(4096, 64).unwrap();
+        let mut verifier = verifier().with_gaps(100).with_any_order();
+        for number in [0, 2, 1, 1, 5, 3] {
+            Pattern::message(Psn::new(3), number).fill(0, &region, 64, 100);
+            verifier.arrived(0, &region, 64, 100).unwrap();
+        }
+        assert_eq!(
+            verifier.summary(),
+            "verify: 6 of 6 messages checked, 3 of them behind a later one or twice"
+        );
+        Pattern::message(Psn::new(3), 4).fill(0, &region, 64, 100);
+        region.store(100, region.load(100) ^ 1);
+        assert!(verifier.arrived(0, &region, 64, 100).is_err());
+        // A connection keeps the order: there, an earlier message is damage.
+        let mut ordered = self::verifier().with_gaps(100);
+        for (number, right) in [(0, true), (2, true), (1, false)] {
+            Pattern::message(Psn::new(3), number).fill(0, &region, 64, 100);
+            assert_eq!(ordered.arrived(0, &region, 64, 100).is_ok(), right);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod errors;
 mod failures;
 mod forms;
 mod hand;
+mod honesty;
 mod lab;
 mod options;
 mod pace;

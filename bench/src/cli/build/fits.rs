@@ -229,6 +229,10 @@ pub(super) fn compatible(test: Test, options: &TestOptions) -> Result<(), String
             "options -b and --run_infinitely exclude each other with --write_with_imm: use -D with a long time",
         ),
         (
+            options.port == 0 && options.server.is_some(),
+            "a client needs its server's port: -p 0 is for a server, which then says the port it got",
+        ),
+        (
             pace.burst_size.is_some() && pace.rate_limit.is_none(),
             "option --burst_size needs --rate_limit: without a limit there are no bursts",
         ),

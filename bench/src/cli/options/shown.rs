@@ -48,10 +48,10 @@ pub(in crate::cli) struct ShownArgs {
     #[arg(long = "out_json")]
     pub(in crate::cli) out_json: bool,
     /// Write perftest's JSON to this file
-    #[arg(long = "out_json_file", value_name = "FILE")]
+    #[arg(long = "out_json_file", value_name = "FILE", value_parser = values::file)]
     pub(in crate::cli) out_json_file: Option<PathBuf>,
     /// Write the result with units in its names to this file
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = values::file)]
     pub(in crate::cli) json: Option<PathBuf>,
     /// Show the version
     #[arg(short = 'V', long)]
