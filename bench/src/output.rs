@@ -83,6 +83,11 @@ impl<'s> Printer<'s> {
         Ok(printer)
     }
 
+    /// Returns whether this end prints rows: all but the server of a READ or atomic latency test do.
+    fn has_table(&self) -> bool {
+        self.spec.is_requester() || self.spec.test.is_bandwidth()
+    }
+
     /// Prints a line of the full output.
     fn tell(&self, text: &str) {
         if self.spec.shown.form == Form::Full {
@@ -97,7 +102,7 @@ impl Observer for Printer<'_> {
             self.peer = remote.gid.to_ip().to_string();
         }
         self.tell(report::addresses(self.spec, locals, remotes).trim_end());
-        if self.spec.is_requester() || self.spec.test.is_bandwidth() {
+        if self.has_table() {
             self.tell(&self.columns());
         }
     }
@@ -159,7 +164,10 @@ impl Output for Printer<'_> {
     }
 
     fn finished(&mut self, summary: &Summary) -> Result<()> {
-        self.tell(SEPARATOR);
+        // Who has no table has the separator already, below the addresses.
+        if self.has_table() {
+            self.tell(SEPARATOR);
+        }
         for line in lines::below(self.spec, summary, &self.cost) {
             self.tell(&format!(" {line}"));
         }

@@ -173,3 +173,13 @@ fn send_bw_has_the_form_of_stock() {
 fn read_bw_has_the_form_of_stock() {
     has_the_form_of_stock("read-bw");
 }
+
+#[test]
+fn read_lat_has_the_form_of_stock() {
+    has_the_form_of_stock("read-lat");
+}
+
+#[test]
+fn write_lat_has_the_form_of_stock() {
+    has_the_form_of_stock("write-lat");
+}
