@@ -48,7 +48,10 @@ enum Slot {
 #[derive(Clone, Copy, Debug, Default)]
 struct Limit {
     armed: u64,
-    completed: u64,
+    /// What was posted before it was armed.
+    posted: u64,
+    /// A receive that was posted later has completed, so that one went while it was armed.
+    taken: bool,
 }
 
 /// A receive that has completed.
@@ -124,6 +127,7 @@ impl Pool {
         if self.dead || (!all && now < self.next_at) {
             return Ok(());
         }
+        self.check_limit()?;
         let free = (0..self.slots.len()).filter(|slot| self.slots[*slot] == Slot::Free);
         let free: Vec<usize> = free.collect();
         let count = if all {
@@ -145,7 +149,8 @@ impl Pool {
             armed.map_err(|error| self.wrong(&format!("limit {limit}: {error}")))?;
             self.limit = Limit {
                 armed: limit,
-                completed: self.completed,
+                posted: self.posted,
+                taken: false,
             };
         }
         Ok(())
@@ -195,6 +200,7 @@ impl Pool {
         }
         self.slots[slot] = Slot::Free;
         self.completed += 1;
+        self.limit.taken |= number >= self.limit.posted;
         let span = self.span(slot);
         let landed = Landed {
             bytes: region_bytes(&self.block.region, span.clone()),
@@ -239,11 +245,14 @@ impl Pool {
                 return Err(self.wrong(&format!("receive {slot} was written without a message")));
             }
         }
+        self.check_limit()
+    }
+
+    /// All events so far were taken. When the last receive went, no more were left than now.
+    fn check_limit(&self) -> Result<(), String> {
         let left = self.posted - self.completed;
-        // A receive may have been taken before it was armed by each that takes from it.
-        let taken = self.completed - self.limit.completed > self.plan.users as u64;
-        if self.limit.armed > left && taken {
-            let text = format!("{left} are left, the limit was {:?}", self.limit);
+        if self.limit.armed > left && self.limit.taken {
+            let text = format!("{left} are left without an event: {:?}", self.limit);
             return Err(self.wrong(&text));
         }
         Ok(())
