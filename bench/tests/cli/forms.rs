@@ -183,3 +183,18 @@ fn read_lat_has_the_form_of_stock() {
 fn write_lat_has_the_form_of_stock() {
     has_the_form_of_stock("write-lat");
 }
+
+#[test]
+fn atomic_bw_has_the_form_of_stock() {
+    has_the_form_of_stock("atomic-bw");
+}
+
+#[test]
+fn send_lat_has_the_form_of_stock() {
+    has_the_form_of_stock("send-lat");
+}
+
+#[test]
+fn atomic_lat_has_the_form_of_stock() {
+    has_the_form_of_stock("atomic-lat");
+}
