@@ -1,27 +1,27 @@
 //! Which device a run uses: `-d`, or what routes to the peer.
 
+mod device;
+
 use core::net::IpAddr;
 
 use anyhow::Result;
+use backend_afxdp::XskLink;
 use backend_udp::{Config, Endpoint, Interface, Local, UdpLink};
 use roce_engine::link::Link;
 use roce_engine::verbs::{Gid, GidEntry, Mtu, PortAttr};
 
 use crate::exit::{environment, usage};
 use crate::spec::Spec;
-
-/// What `-d` names.
-#[derive(Clone, Debug, Eq, PartialEq)]
-enum DeviceSpec {
-    /// UDP sockets on the interface of the TCP connection.
-    Route,
-    /// UDP sockets on this interface.
-    Interface(String),
-}
+use device::{Device, Kind};
 
 /// The device of a run, before it is opened.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct Choice {
+    kind: Kind,
+    /// The link of an AF_XDP device, which is open early: only then its path MTU is known.
+    xsk: Option<XskLink>,
+    /// How the link runs, if there is something to say about that.
+    how: Option<String>,
     interface: Interface,
     port: PortAttr,
     /// Our address of the TCP connection.
@@ -29,40 +29,33 @@ pub struct Choice {
     why: String,
 }
 
+/// An open link.
+#[derive(Debug)]
+pub enum AnyLink {
+    /// Over UDP sockets.
+    Udp(Box<UdpLink>),
+    /// Over an AF_XDP socket.
+    Xsk(Box<XskLink>),
+}
+
 /// Refuses a device that cannot be, before anybody is waited for.
 ///
 /// # Errors
 ///
-/// This version has no such backend, or this machine no such interface.
+/// This version has no such backend, or this machine no such interface or this process no such privilege.
 pub fn check(spec: &Spec) -> Result<()> {
-    if let DeviceSpec::Interface(name) = parse(spec)? {
-        Interface::named(&name).map_err(|error| environment(format!("-d udp:{name}: {error}")))?;
-    }
-    Ok(())
-}
-
-fn parse(spec: &Spec) -> Result<DeviceSpec> {
-    let Some(text) = spec.device.as_deref() else {
-        return Ok(DeviceSpec::Route);
+    let device = Device::parse(spec)?;
+    let Some(name) = &device.interface else {
+        return Ok(());
     };
-    let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
-    match (kind, rest) {
-        ("udp", "") => Ok(DeviceSpec::Route),
-        ("udp", name) => Ok(DeviceSpec::Interface(name.to_owned())),
-        ("afxdp", _) => Err(refused(text, "has no AF_XDP link yet")),
-        ("verbs", _) => Err(refused(text, "does not drive RDMA devices yet")),
-        ("sim", _) => Err(refused(text, "does not run tests in the simulator yet")),
-        (name, "") => Ok(DeviceSpec::Interface(name.to_owned())),
-        _ => Err(environment(format!(
-            "-d {text}: no such kind of device: use udp, udp:INTERFACE or an interface's name"
-        ))),
+    let failed = |error: String| environment(format!("-d {}:{name}: {error}", device.kind));
+    match device.kind {
+        Kind::Udp => Interface::named(name)
+            .map(drop)
+            .map_err(|error| failed(error.to_string())),
+        Kind::Afxdp { .. } => backend_afxdp::check(&device.xsk_config(spec, name))
+            .map_err(|error| failed(error.to_string())),
     }
-}
-
-fn refused(text: &str, why: &str) -> anyhow::Error {
-    environment(format!(
-        "-d {text}: this version {why}: use -d udp or -d udp:INTERFACE"
-    ))
 }
 
 impl Choice {
@@ -73,24 +66,40 @@ impl Choice {
     /// There is no such interface, or it carries no RoCE packet, or it is down or has no carrier.
     pub fn new(spec: &Spec, local: IpAddr) -> Result<Self> {
         let local = local.to_canonical();
-        let (interface, why) = match parse(spec)? {
-            DeviceSpec::Interface(name) => (Interface::named(&name), String::from("-d names it")),
-            DeviceSpec::Route => (
+        let device = Device::parse(spec)?;
+        let (interface, why) = match &device.interface {
+            Some(name) => (Interface::named(name), String::from("-d names it")),
+            None => (
                 Interface::with_address(local),
                 format!("the connection to the peer has its address {local}"),
             ),
         };
         let interface = interface.map_err(|error| environment(error.to_string()))?;
-        usable(&interface)?;
-        let port = interface
-            .port()
-            .map_err(|error| environment(error.to_string()))?;
-        Ok(Self {
+        let mut choice = Self {
+            kind: device.kind,
+            xsk: None,
+            how: None,
+            port: interface
+                .port()
+                .map_err(|error| environment(error.to_string()))?,
             interface,
-            port,
             local,
             why,
-        })
+        };
+        match device.kind {
+            Kind::Udp => usable(&choice.interface)?,
+            Kind::Afxdp { .. } => choice.open_xsk(&device, spec)?,
+        }
+        Ok(choice)
+    }
+
+    fn open_xsk(&mut self, device: &Device, spec: &Spec) -> Result<()> {
+        let config = device.xsk_config(spec, &self.interface.name);
+        let link = XskLink::open(&config).map_err(|error| environment(error.to_string()))?;
+        self.port = link.port().clone();
+        self.how = Some(link.describe());
+        self.xsk = Some(link);
+        Ok(())
     }
 
     /// Returns the path MTU to propose: `-m`, or the largest that the interface carries.
@@ -171,7 +180,10 @@ impl Choice {
     /// # Errors
     ///
     /// UDP port 4791 is taken there, the system refuses a socket, or the address has just gone.
-    pub fn open(&self, spec: &Spec, row: &GidEntry) -> Result<(UdpLink, GidEntry)> {
+    pub fn open(&mut self, spec: &Spec, row: &GidEntry) -> Result<(AnyLink, GidEntry)> {
+        if let Some(link) = self.xsk.take() {
+            return Ok((AnyLink::Xsk(Box::new(link)), row.clone()));
+        }
         let role = if spec.is_client() {
             Endpoint::Client
         } else {
@@ -181,12 +193,17 @@ impl Choice {
             .map_err(|error| environment(error.to_string()))?;
         let row = row_of(link.port(), row.gid)
             .ok_or_else(|| environment(format!("{} lost its address {}", self.name(), row.gid)))?;
-        Ok((link, row))
+        Ok((AnyLink::Udp(Box::new(link)), row))
     }
 
     /// Returns the device's name, as `-d` takes it.
     pub fn name(&self) -> String {
-        format!("udp:{}", self.interface.name)
+        match self.kind {
+            Kind::Afxdp { queue } if queue > 0 => {
+                format!("{}:{}:{queue}", self.kind, self.interface.name)
+            }
+            _ => format!("{}:{}", self.kind, self.interface.name),
+        }
     }
 
     /// Returns the name of its interface.
@@ -196,12 +213,14 @@ impl Choice {
 
     /// Returns what was chosen and why, in one line.
     pub fn reason(&self, row: &GidEntry) -> String {
+        let how = self.how.as_ref();
         format!(
-            "device {}: {}; GID index {} ({})",
+            "device {}: {}; GID index {} ({}){}",
             self.name(),
             self.why,
             row.index,
-            row.gid.to_ip()
+            row.gid.to_ip(),
+            how.map_or_else(String::new, |how| format!("; {how}"))
         )
     }
 }
@@ -248,7 +267,7 @@ mod tests {
 
     #[test]
     fn backends_that_are_not_here_are_refused_by_name() {
-        for device in ["afxdp:lo", "verbs:mlx5_0", "sim", "dpdk:0", "nosuch0"] {
+        for device in ["afxdp:nosuch0", "verbs:mlx5_0", "sim", "dpdk:0", "nosuch0"] {
             let error = check(&spec(device)).unwrap_err();
             assert_eq!(status_of(&error), crate::exit::ENVIRONMENT, "{device}");
             assert!(error.to_string().contains(device), "{error}");

@@ -1,6 +1,8 @@
 //! `--lab`: both ends on this machine. The server is a child process of the same program, which dies with its
 //! parent, so that a lab run is the two-process path.
 
+mod hosts;
+
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -15,10 +17,11 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-use crate::exit::environment;
+use crate::exit::{environment, usage};
 use crate::program::{self, Door, Output};
 use crate::report::SEPARATOR;
 use crate::spec::{Role, Spec, Trace};
+use hosts::Hosts;
 
 /// Tells the child that it is one, and who its parent is.
 const PARENT: &str = "ROCE_LAB_PARENT";
@@ -55,11 +58,23 @@ pub fn inherited_door() -> Result<Option<Door>> {
 ///
 /// As [`program::one_end`], or the child failed.
 pub fn run(spec: &Spec, output: &mut impl Output) -> Result<Vec<String>> {
-    let ip = if spec.ipv6 || spec.ipv6_addr {
-        IpAddr::V6(Ipv6Addr::LOCALHOST)
-    } else {
-        IpAddr::V4(Ipv4Addr::LOCALHOST)
+    let ipv6 = spec.ipv6 || spec.ipv6_addr;
+    let hosts = match spec
+        .device
+        .as_deref()
+        .map(|text| text.split(':').next() == Some("afxdp"))
+    {
+        Some(true) => Some(make_hosts(spec)?),
+        _ => None,
     };
+    let ip = match &hosts {
+        Some(_) => Hosts::server_address(ipv6)?,
+        None if ipv6 => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    };
+    if let Some(hosts) = &hosts {
+        hosts.enter_server()?;
+    }
     let listener = TcpListener::bind((ip, 0))
         .map_err(|error| environment(format!("listen on {ip} for the lab's server: {error}")))?;
     let client = Spec {
@@ -70,7 +85,11 @@ pub fn run(spec: &Spec, output: &mut impl Output) -> Result<Vec<String>> {
         lab: false,
         ..spec.clone()
     };
+    // The child is on the host of the thread that starts it.
     let server = Server::start(&client, listener)?;
+    if let Some(hosts) = &hosts {
+        hosts.enter_client()?;
+    }
     let ours = program::one_end(&client, Door::Options, output);
     let (status, words) = server.finish(ours.is_ok());
     match (ours, status) {
@@ -91,6 +110,22 @@ pub fn run(spec: &Spec, output: &mut impl Output) -> Result<Vec<String>> {
             }
             Err(error)
         }
+    }
+}
+
+/// Returns why this process can't make the lab's hosts, if it can't.
+#[must_use]
+pub fn cannot_make_hosts() -> Option<String> {
+    hosts::cannot()
+}
+
+/// Makes two hosts for a device that needs an interface of its own.
+fn make_hosts(spec: &Spec) -> Result<Hosts> {
+    match spec.device.as_deref() {
+        None | Some("afxdp") => Hosts::new(),
+        Some(device) => Err(usage(format!(
+            "--lab -d {device}: the lab makes its own interfaces: use --lab -d afxdp"
+        ))),
     }
 }
 

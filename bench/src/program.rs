@@ -5,12 +5,12 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use backend_udp::{MonotonicClock, UdpLink};
+use backend_udp::MonotonicClock;
 use roce_engine::link::{Impair, ImpairConfig, Link, Tap};
 use roce_engine::verbs::GidEntry;
 use roce_engine::{EngineConfig, SoftDevice};
 
-use crate::backend::{self, Choice};
+use crate::backend::{self, AnyLink, Choice};
 use crate::capture::Capture;
 use crate::exit;
 use crate::peer::{self, Exchange, Idle, Params, Session};
@@ -60,7 +60,7 @@ pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> 
         spec.connect_timeout,
         spec.trace.exchange,
     )?;
-    let choice = Choice::new(spec, exchange.local_addr().ip())?;
+    let mut choice = Choice::new(spec, exchange.local_addr().ip())?;
     let ours = Params::of_this_machine(choice.mtu(spec)?);
     let mut session = Session::new(exchange, spec);
     let mut rest = || stopped(&stop);
@@ -81,13 +81,16 @@ pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> 
         gid,
         stop,
     };
-    let summary = over(link, &choice, &start, &mut session, output)?;
+    let summary = match link {
+        AnyLink::Udp(link) => over(*link, &choice, &start, &mut session, output),
+        AnyLink::Xsk(link) => over(*link, &choice, &start, &mut session, output),
+    }?;
     output.finished(&summary)
 }
 
 /// Runs over a link: plain, or with what `--impair`, `--pcap` and `--trace packets` put around it.
-fn over(
-    link: UdpLink,
+fn over<L: Link>(
+    link: L,
     choice: &Choice,
     start: &Start<'_>,
     session: &mut Session,

@@ -13,7 +13,7 @@ use roce_engine::verbs::{Mtu, Service};
 
 pub use args::DEFAULT_ROW_EVERY_S;
 pub use impair::ImpairSpec;
-pub use options::{Form, Pace, QpOptions, RateLimit, RateUnit, Shown};
+pub use options::{Form, Pace, QpOptions, RateLimit, RateUnit, Shown, XdpOptions};
 
 /// The TCP port of perftest's exchange.
 pub const DEFAULT_PORT: u16 = 18_515;
@@ -207,6 +207,8 @@ pub struct Spec {
     pub role: Role,
     /// The text of `-d`.
     pub device: Option<String>,
+    /// How an AF_XDP device is opened.
+    pub xdp: XdpOptions,
     /// The port of the device (`-i`), always 1.
     pub ib_port: u8,
     /// The row of the GID table (`-x`).
@@ -292,6 +294,7 @@ impl Spec {
             service: Service::Rc,
             role: Role::Server,
             device: None,
+            xdp: XdpOptions::default(),
             ib_port: 1,
             gid_index: None,
             mtu: None,

@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::options::{PaceArgs, RateLimiter, TestOptions};
 use crate::spec::{
     DEFAULT_ROW_EVERY_S, LARGEST_OF_ALL, Op, PcapSpec, QpOptions, RateLimit, Role, Shown, Span,
-    Spec, Test,
+    Spec, Test, XdpOptions,
 };
 
 /// The longest pause of a sender that is slow on purpose: its peer gives up after a minute without any message.
@@ -241,6 +241,11 @@ fn path(spec: &mut Spec, options: &TestOptions) {
         spec.role = Role::Client { host };
     }
     spec.device.clone_from(&options.device);
+    spec.xdp = XdpOptions {
+        mode: options.xdp_mode,
+        busy_poll: options.busy_poll,
+        replace: options.replace_xdp,
+    };
     spec.ib_port = options.ib_port.unwrap_or(1);
     spec.gid_index = options.gid_index;
     spec.mtu = options.mtu;

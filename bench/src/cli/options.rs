@@ -8,6 +8,7 @@ use core::net::IpAddr;
 use core::time::Duration;
 use std::path::PathBuf;
 
+use backend_afxdp::Mode;
 use clap::Args;
 use roce_engine::verbs::Mtu;
 
@@ -70,7 +71,7 @@ pub(super) struct TestOptions {
     #[command(flatten)]
     pub(super) pace: PaceArgs,
 
-    /// Device: udp or udp:INTERFACE
+    /// Device: udp, udp:INTERFACE, afxdp:INTERFACE or afxdp:INTERFACE:QUEUE
     #[arg(
         short = 'd',
         long = "ib-dev",
@@ -78,6 +79,15 @@ pub(super) struct TestOptions {
         help_heading = "Path"
     )]
     pub(super) device: Option<String>,
+    /// Where AF_XDP takes packets: driver or generic [default: driver, on virtual interfaces generic]
+    #[arg(long = "xdp-mode", value_name = "MODE", help_heading = "Path", value_parser = values::xdp_mode)]
+    pub(super) xdp_mode: Option<Mode>,
+    /// AF_XDP: poll the interface instead of waiting for its interrupts
+    #[arg(long = "busy-poll", help_heading = "Path")]
+    pub(super) busy_poll: bool,
+    /// AF_XDP: displace an XDP program that is in place
+    #[arg(long = "replace-xdp", help_heading = "Path")]
+    pub(super) replace_xdp: bool,
     /// Port of the device: 1
     #[arg(short = 'i', long = "ib-port", value_name = "N", help_heading = "Path", value_parser = clap::value_parser!(u8).range(1..=1))]
     pub(super) ib_port: Option<u8>,

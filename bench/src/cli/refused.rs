@@ -109,14 +109,6 @@ const OPTIONS: &[Refused] = &[
 
 /// Options of the design, not of perftest.
 const OURS: &[Refused] = &[
-    long(
-        "busy-poll",
-        "it belongs to the AF_XDP backend, which is not in this version",
-    ),
-    long(
-        "replace-xdp",
-        "it belongs to the AF_XDP backend, which is not in this version",
-    ),
     long("ceiling", "measure the bare path with iperf3 beside it"),
     long("create-rxe", "use --backends udp"),
     long(

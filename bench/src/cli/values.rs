@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use backend_afxdp::Mode;
 use roce_engine::verbs::{Mtu, Service};
 
 use crate::spec::{AtomicKind, Form, RateUnit, Trace};
@@ -151,6 +152,15 @@ pub(super) fn trace(text: &str) -> Result<Trace, String> {
     Ok(trace)
 }
 
+/// Reads where the XDP program runs.
+pub(super) fn xdp_mode(text: &str) -> Result<Mode, String> {
+    match text {
+        "driver" => Ok(Mode::Driver),
+        "generic" => Ok(Mode::Generic),
+        _ => Err("modes are driver and generic".to_owned()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +216,8 @@ mod tests {
         assert_eq!(service("UD"), Ok(Service::Ud));
         assert!(service("XRC").unwrap_err().contains("use RC"));
         assert!(service("ud").is_err());
+        assert_eq!(xdp_mode("driver"), Ok(Mode::Driver));
+        assert!(xdp_mode("native").is_err());
         assert_eq!(rate_unit("p"), Ok(RateUnit::Messages));
         assert!(rate_unit("pp").is_err());
         assert_eq!(form("message_rate"), Ok(Form::MessageRate));

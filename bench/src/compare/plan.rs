@@ -45,12 +45,17 @@ const DEFAULT_ROWS: [Row; 9] = [
     row(Op::Atomic, Metric::Latency, 8),
 ];
 
-/// The backends there are: a name, and why it can't be run.
-const BACKENDS: [(&str, Option<&str>); 3] = [
-    ("udp", None),
-    ("afxdp", Some("the AF_XDP backend is not in this version")),
-    ("verbs", Some("RDMA devices are not in this version")),
-];
+/// The backends there are.
+const BACKENDS: [&str; 3] = ["udp", "afxdp", "verbs"];
+
+/// Returns why a backend can't be run here, if it can't.
+fn missing(backend: &str) -> Option<String> {
+    match backend {
+        "afxdp" => crate::lab::cannot_make_hosts(),
+        "verbs" => Some("RDMA devices are not in this version".to_owned()),
+        _ => None,
+    }
+}
 
 /// A comparison, worked out.
 #[derive(Clone, Debug)]
@@ -73,12 +78,11 @@ impl Plan {
     /// # Errors
     /// Fails if a backend is unknown, or none is left.
     pub fn new(spec: &CompareSpec) -> Result<Self> {
-        let known = |name: &str| BACKENDS.iter().find(|(known, _)| *known == name);
-        if let Some(unknown) = spec.backends.iter().find(|name| known(name).is_none()) {
-            let names: Vec<_> = BACKENDS.iter().map(|(name, _)| *name).collect();
+        let known = |name: &String| BACKENDS.contains(&name.as_str());
+        if let Some(unknown) = spec.backends.iter().find(|name| !known(name)) {
             return Err(exit::usage(format!(
                 "there is no backend `{unknown}`; there are {}",
-                names.join(", ")
+                BACKENDS.join(", ")
             )));
         }
         let mut plan = Self {
@@ -88,15 +92,15 @@ impl Plan {
             rounds: spec.rounds,
             duration: spec.duration,
         };
-        for (name, missing) in BACKENDS {
+        for name in BACKENDS {
             if !spec.backends.is_empty() && !spec.backends.iter().any(|chosen| chosen == name) {
                 continue;
             }
-            match missing {
+            match missing(name) {
                 None => plan.backends.push(name.to_owned()),
                 Some(reason) => plan.skipped.push(SkippedBackend {
                     backend: name.to_owned(),
-                    reason: reason.to_owned(),
+                    reason,
                 }),
             }
         }

@@ -29,13 +29,12 @@ fn test(name: &str) -> Test {
 fn default_plan_fits_three_minutes() {
     let plan = Plan::new(&chosen()).unwrap();
     assert_eq!(plan.rows.len(), 9);
-    assert_eq!(plan.backends, ["udp"]);
-    let skipped: Vec<_> = plan
-        .skipped
-        .iter()
-        .map(|skip| skip.backend.as_str())
-        .collect();
-    assert_eq!(skipped, ["afxdp", "verbs"]);
+    // Whether AF_XDP can be run depends on who runs this test.
+    let skipped = plan.skipped.iter().map(|skip| &skip.backend);
+    let mut all: Vec<_> = plan.backends.iter().chain(skipped).collect();
+    all.sort();
+    assert_eq!(all, ["afxdp", "udp", "verbs"]);
+    assert_eq!(plan.backends[0], "udp");
     let spec = plan.spec(&plan.rows[0], "udp");
     assert_eq!(
         spec.command_line(),
@@ -85,9 +84,9 @@ fn backends_are_checked() {
         })
     };
     assert_eq!(exit::status_of(&with(&["tcp"]).unwrap_err()), exit::USAGE);
-    let error = with(&["afxdp"]).unwrap_err();
+    let error = with(&["verbs"]).unwrap_err();
     assert_eq!(exit::status_of(&error), exit::ENVIRONMENT);
-    assert!(error.to_string().contains("afxdp is left out"), "{error}");
+    assert!(error.to_string().contains("verbs is left out"), "{error}");
     assert!(with(&["udp"]).unwrap().skipped.is_empty());
 }
 
@@ -177,7 +176,8 @@ fn file_holds_runs_with_their_round() {
     let value = serde_json::to_value(&comparison).unwrap();
     assert_eq!(value["runs"][0]["round"], 2);
     assert_eq!(value["runs"][0]["test"], "write-bw");
-    assert_eq!(value["skipped_backends"][0]["backend"], "afxdp");
+    let skipped = value["skipped_backends"].as_array().unwrap();
+    assert!(skipped.iter().any(|one| one["backend"] == "verbs"));
     assert_eq!(
         serde_json::from_value::<Comparison>(value).unwrap(),
         comparison

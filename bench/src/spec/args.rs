@@ -1,5 +1,6 @@
 //! The command line that repeats a run.
 
+use backend_afxdp::Mode;
 use roce_engine::verbs::Service;
 
 use super::{AtomicKind, Op, Role, Spec, Trace};
@@ -142,6 +143,9 @@ impl Spec {
 
     fn path_words(&self, words: &mut Words) {
         words.value("-d", self.device.as_ref());
+        words.value("--xdp-mode", self.xdp.mode.map(mode_name));
+        words.flag("--busy-poll", self.xdp.busy_poll);
+        words.flag("--replace-xdp", self.xdp.replace);
         words.value("-x", self.gid_index);
         words.value("-m", self.mtu.map(|mtu| mtu.bytes()));
         words.unless("-p", self.port, super::DEFAULT_PORT);
@@ -189,6 +193,14 @@ impl Spec {
         let asked =
             self.accept_timeout.is_some() || timeout != Self::new(self.test).connect_timeout;
         words.value("--connect-timeout", asked.then_some(timeout.as_secs_f64()));
+    }
+}
+
+/// Returns a mode as `--xdp-mode` takes it.
+fn mode_name(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Driver => "driver",
+        Mode::Generic => "generic",
     }
 }
 

@@ -1,5 +1,7 @@
 //! What perftest's less common options ask for, in groups that belong together.
 
+use backend_afxdp::Mode;
+
 /// How a QP is made, beyond its depths.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QpOptions {
@@ -162,6 +164,17 @@ impl Form {
             Self::Latency => Some("latency"),
         }
     }
+}
+
+/// How an AF_XDP device is opened.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct XdpOptions {
+    /// Where the XDP program runs (`--xdp-mode`).
+    pub mode: Option<Mode>,
+    /// Polls the interface from this process (`--busy-poll`).
+    pub busy_poll: bool,
+    /// Displaces a program that is in place (`--replace-xdp`).
+    pub replace: bool,
 }
 
 #[cfg(test)]
