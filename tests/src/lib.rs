@@ -2,6 +2,7 @@
 
 pub mod capture;
 pub mod command;
+pub mod ends;
 pub mod frames;
 pub mod fuzzing;
 pub mod guest;
