@@ -2,6 +2,7 @@
 //!
 //! "Bug N" and "trap N" are explained in `docs/scenarios.md`.
 
+use roce_engine::sim::Datagram;
 use roce_engine::verbs::{QpState, RKey, Status};
 use roce_tests::pair::{Pair, Rogue, named};
 use roce_wire::{Ext, Opcode};
@@ -253,6 +254,44 @@ fn acknowledgements_come_when_asked_for() {
     rogue.expect_replies(&[]);
     rogue.request(Opcode::RC_RDMA_WRITE_ONLY, 3, ext, &[9; 4]);
     rogue.expect_replies(&[(ACK, 203, Some(0x1f))]);
+}
+
+/// An acknowledgement goes no further than the newest packet that asked: rxe's requester relies on its ack timer
+/// where it loses a wake-up of its own, and the timer rests when nothing is open.
+#[test]
+fn an_acknowledgement_names_the_newest_packet_that_asked() {
+    let mut rogue = Rogue::new();
+    let (addr, rkey) = (rogue.end.mr.addr, rogue.end.mr.rkey);
+    let whole = named(Opcode::RC_RDMA_WRITE_ONLY, addr, rkey, 4);
+    let first = named(Opcode::RC_RDMA_WRITE_FIRST, addr, rkey, 4096);
+    let burst = [
+        (Opcode::RC_RDMA_WRITE_ONLY, whole, true, vec![9; 4]),
+        (Opcode::RC_RDMA_WRITE_FIRST, first, false, vec![1; 1024]),
+        (Opcode::RC_RDMA_WRITE_MIDDLE, Ext::NONE, true, vec![2; 1024]),
+        (
+            Opcode::RC_RDMA_WRITE_MIDDLE,
+            Ext::NONE,
+            false,
+            vec![3; 1024],
+        ),
+    ];
+    for (after, (opcode, ext, asks, payload)) in (0..).zip(burst) {
+        let mut bth = rogue.bth(opcode, after);
+        bth.ack_request = asks;
+        let bytes = rogue.bytes(bth, ext, &payload);
+        let meta = rogue.meta;
+        rogue.world.net().inject(Datagram { meta, bytes });
+    }
+    rogue.settle();
+    rogue.expect_replies(&[(ACK, 202, Some(0x1f))]);
+    let acks = rogue.packets();
+    let msn = acks
+        .last()
+        .and_then(|ack| ack.ext.aeth)
+        .map(|aeth| aeth.msn);
+    assert_eq!(msn.map(|msn| msn.value()), Some(1));
+    rogue.request(Opcode::RC_RDMA_WRITE_LAST, 4, Ext::NONE, &[4; 1024]);
+    rogue.expect_replies(&[(ACK, 204, Some(0x1f))]);
 }
 
 /// Trap 45: one acknowledgement answers a whole burst, and all of its messages complete.

@@ -1,6 +1,6 @@
 //! The one reply that a responder owes: state, not packets, so newer ones replace older ones.
 
-use roce_wire::{NakCode, Psn, Syndrome};
+use roce_wire::{Msn, NakCode, Psn, Syndrome};
 
 /// A NAK that waits to be sent.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -27,21 +27,38 @@ impl Nak {
     }
 }
 
+/// An acknowledgement that waits to be sent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) struct Ack {
+    /// The turn in which it was first asked for.
+    pub(crate) since: u64,
+    /// The newest packet that asked.
+    pub(crate) psn: Psn,
+    /// Messages completed by then.
+    pub(crate) msn: Msn,
+}
+
 /// What a responder owes.
+///
+/// An acknowledgement names the newest packet that asked for one, not the newest that has arrived. IBA allows
+/// both, but rxe's requester sleeps for ever if a wake-up of its own gets lost (`rxe_skb_tx_dtor`) while nothing
+/// is unacknowledged: its ack timer is what wakes it then.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Due {
-    /// The turn in which an acknowledgement was first asked for.
-    ack: Option<u64>,
+    /// An acknowledgement.
+    ack: Option<Ack>,
     /// A NAK, which also acknowledges all before it.
     nak: Option<(Nak, Psn)>,
 }
 
 impl Due {
-    /// Owes an acknowledgement of everything accepted so far; returns whether one was owed already.
-    pub(crate) fn ask_ack(&mut self, turn: u64) -> bool {
-        let merged = self.ack.is_some();
-        self.ack.get_or_insert(turn);
-        merged
+    /// Owes an acknowledgement up to `psn`, with which `msn` messages are complete; returns whether one was owed
+    /// already.
+    pub(crate) fn ask_ack(&mut self, turn: u64, psn: Psn, msn: Msn) -> bool {
+        let before = self.ack;
+        let since = before.map_or(turn, |ack| ack.since);
+        self.ack = Some(Ack { since, psn, msn });
+        before.is_some()
     }
 
     /// Owes a NAK of the packet with this PSN.
@@ -59,9 +76,16 @@ impl Due {
         self.nak
     }
 
-    /// Returns the turn in which the owed acknowledgement was asked for.
-    pub(crate) const fn ack_since(&self) -> Option<u64> {
+    /// Returns the acknowledgement that is owed.
+    pub(crate) const fn ack(&self) -> Option<Ack> {
         self.ack
+    }
+
+    /// The packet with this PSN was answered, which acknowledges all before it.
+    pub(crate) fn answered(&mut self, psn: Psn) {
+        if self.nak.is_none() && self.ack.is_some_and(|ack| !psn.is_before(ack.psn)) {
+            self.ack = None;
+        }
     }
 
     /// Returns whether anything is owed.
@@ -83,17 +107,33 @@ mod tests {
     #[test]
     fn progress_takes_an_unsent_nak_back_but_not_the_ack() {
         let mut due = Due::default();
-        assert!(!due.ask_ack(3));
-        assert!(due.ask_ack(4), "merged");
+        let one = Msn::new(1);
+        assert!(!due.ask_ack(3, Psn::new(7), one));
+        assert!(due.ask_ack(4, Psn::new(8), one.next()), "merged");
         due.ask_nak(Nak::Sequence, Psn::new(9));
         due.progressed();
         assert_eq!(due.nak(), None);
+        let newest = Ack {
+            since: 3,
+            psn: Psn::new(8),
+            msn: Msn::new(2),
+        };
         assert_eq!(
-            due.ack_since(),
-            Some(3),
+            due.ack(),
+            Some(newest),
             "it has waited since it was first asked for"
         );
         due.said();
+        assert!(!due.is_any());
+    }
+
+    #[test]
+    fn an_answer_acknowledges_what_lies_before_it_only() {
+        let mut due = Due::default();
+        due.ask_ack(1, Psn::new(8), Msn::new(1));
+        due.answered(Psn::new(7));
+        assert!(due.is_any());
+        due.answered(Psn::new(8));
         assert!(!due.is_any());
     }
 

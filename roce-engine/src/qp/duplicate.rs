@@ -18,7 +18,8 @@ impl Qp {
         match info.operation {
             // IBA C9-105: acknowledged with the newest accepted PSN, whether asked to or not.
             Operation::Send | Operation::Write => {
-                if self.responder.due.ask_ack(shared.turn) {
+                let (newest, msn) = (self.responder.epsn.prev(), self.responder.msn);
+                if self.responder.due.ask_ack(shared.turn, newest, msn) {
                     shared.counters.acks_coalesced += 1;
                 }
             }

@@ -1,6 +1,6 @@
 //! What the responder sends: answers to READs and atomics in PSN order, then NAK or ACK.
 
-use roce_wire::{Aeth, AtomicAckEth, Bth, Ext, Headers, Opcode, Psn, Syndrome};
+use roce_wire::{Aeth, AtomicAckEth, Bth, Ext, Headers, Msn, Opcode, Psn, Syndrome};
 
 use super::Qp;
 use super::ack::Nak;
@@ -28,7 +28,7 @@ impl Qp {
         if self.responder.replay.is_active() {
             return true;
         }
-        if !self.send_aeth(shared, link, nak.syndrome(), psn) {
+        if !self.send_aeth(shared, link, nak.syndrome(), psn, self.responder.msn) {
             return false;
         }
         self.responder.due.said();
@@ -48,17 +48,16 @@ impl Qp {
         link: &mut L,
         force: bool,
     ) -> bool {
-        let Some(since) = self.responder.due.ack_since() else {
+        let Some(ack) = self.responder.due.ack() else {
             return true;
         };
         if self.responder.replay.is_active() {
             return true;
         }
-        if shared.config.defer_acks && !force && since == shared.turn {
+        if shared.config.defer_acks && !force && ack.since == shared.turn {
             return true;
         }
-        let psn = self.responder.epsn.prev();
-        if !self.send_aeth(shared, link, Syndrome::ACK_UNLIMITED, psn) {
+        if !self.send_aeth(shared, link, Syndrome::ACK_UNLIMITED, ack.psn, ack.msn) {
             return false;
         }
         self.responder.due.said();
@@ -72,11 +71,9 @@ impl Qp {
         link: &mut L,
         syndrome: Syndrome,
         psn: Psn,
+        msn: Msn,
     ) -> bool {
-        let aeth = Aeth {
-            syndrome,
-            msn: self.responder.msn,
-        };
+        let aeth = Aeth { syndrome, msn };
         let ext = Ext {
             aeth: Some(aeth),
             ..Ext::NONE
@@ -144,10 +141,7 @@ impl Qp {
             if let Some(resource) = self.responder.replay.active() {
                 resource.advance();
             }
-            // The newest answer acknowledges everything before it.
-            if psn.next() == self.responder.epsn && self.responder.due.nak().is_none() {
-                self.responder.due.said();
-            }
+            self.responder.due.answered(psn);
         }
         true
     }

@@ -154,8 +154,11 @@ impl Qp {
         }
         // READ and atomics are acknowledged by their answer.
         let answered = !matches!(info.operation, Operation::Send | Operation::Write);
-        if packet.bth.ack_request && !answered && responder.due.ask_ack(shared.turn) {
-            shared.counters.acks_coalesced += 1;
+        if packet.bth.ack_request && !answered {
+            let (psn, msn) = (packet.bth.psn, responder.msn);
+            if responder.due.ask_ack(shared.turn, psn, msn) {
+                shared.counters.acks_coalesced += 1;
+            }
         }
     }
 
