@@ -126,6 +126,7 @@ impl Session {
             self.exchange.handshake("test", 0, &first, idle)?;
         }
         self.all("addresses", idle)?;
+        self.refuse_fewer_qps()?;
         for (local, remote) in self.local.iter().zip(&self.remote) {
             nat::check_families(local.gid, remote.gid)?;
         }
@@ -240,6 +241,24 @@ impl Session {
     fn extra_first_round(&self) -> bool {
         let test = self.shape.test;
         test.metric == Metric::Latency && test.op != Op::Send
+    }
+
+    /// Refuses a peer that has begun its next round while we are in this one. The number of QPs is not exchanged: a
+    /// peer with fewer says again what it said first.
+    fn refuse_fewer_qps(&self) -> Result<()> {
+        let Some(first) = self.remote.first() else {
+            return Ok(());
+        };
+        let again = |remote: &Endpoint| remote.qpn == first.qpn;
+        if let Some(theirs) = self.remote.iter().skip(1).position(again) {
+            bail!(
+                "the peer names its QPN {} again after {} QPs, and we have {}: give both ends the same -q",
+                first.qpn,
+                theirs + 1,
+                self.remote.len()
+            );
+        }
+        Ok(())
     }
 
     /// One handshake per QP.

@@ -157,7 +157,7 @@ fn address(text: &mut String, spec: &Spec, side: &str, endpoint: &Endpoint) {
         hex(endpoint.psn.value().into(), 6),
     );
     if spec.test.op == Op::Read {
-        let _infallible = write!(text, " OUT {}", hex(endpoint.out.into(), 2));
+        let _infallible = write!(text, " OUT {}", hex(endpoint.out.into(), 4));
     }
     if matches!(spec.test.op, Op::Write | Op::Read) && !spec.pace.with_imm {
         let _infallible = write!(

@@ -113,6 +113,9 @@ fn addresses_are_perftests() {
     assert_eq!(text, expected);
     let read = addresses(&spec(Op::Read, Metric::Bandwidth, true), &local, &[]);
     assert!(read.contains(" PSN 0x36bcce OUT 0x10 RKey 0x000101 VAddr "));
+    let few = Endpoint { out: 4, ..local[0] };
+    let read = addresses(&spec(Op::Read, Metric::Bandwidth, true), &[few], &[]);
+    assert!(read.contains(" OUT 0x04 "), "{read}");
     let send = addresses(&spec(Op::Send, Metric::Latency, true), &local, &[]);
     assert!(send.contains(" PSN 0x36bcce\n GID"));
 }

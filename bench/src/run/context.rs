@@ -280,6 +280,13 @@ impl<'r, B: Backend> Context<'r, B> {
             self.watch.note_closed(self.clock.now());
             notes.push(self.flush());
         }
+        let counters = self.backend.counters();
+        let arrived = counters.iter().find(|(name, _)| *name == "rcvd_pkts");
+        if arrived.is_some_and(|(_, count)| *count == 0) {
+            notes.push(String::from(
+                "no packet of the peer's has arrived: a firewall or a NAT may drop UDP 4791",
+            ));
+        }
         let known = |note: &String| !text.contains(note.as_str());
         notes.extend(self.watch.hints().into_iter().filter(known));
         notes.extend(session.address_note());

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::scripted::{as_client, peer, run, script};
+use super::scripted::{Step, as_client, healthy_qp, peer, run, script};
 use crate::spec::{Metric, Op, Span, Spec, Test};
 
 const PREFIX: [usize; 4] = [16, 4, 4, 2];
@@ -11,13 +11,13 @@ const R: [usize; 5] = [8; 5];
 /// Our session must exchange exactly these messages, as client and as server.
 #[track_caller]
 fn exchanges(spec: &Spec, after_prefix: &[&[usize]]) {
-    let sizes: Vec<usize> = PREFIX
-        .iter()
-        .chain(after_prefix.iter().copied().flatten())
-        .copied()
-        .collect();
+    let rounds = after_prefix.iter().flat_map(|round| {
+        let names = (0..spec.qps as u8).cycle().zip(*round);
+        names.map(|(qp, bytes)| Step::Message(healthy_qp(*bytes, qp)))
+    });
+    let steps: Vec<Step> = script(&PREFIX).into_iter().chain(rounds).collect();
     for spec in [as_client(spec), spec.clone()] {
-        let (stream, peer) = peer(script(&sizes), spec.is_client());
+        let (stream, peer) = peer(steps.clone(), spec.is_client());
         let result = run(&spec, stream);
         assert!(result.is_ok(), "{}: {result:?}", spec.command_line());
         assert_eq!(
@@ -137,6 +137,27 @@ fn each_qp_has_its_handshake_in_both_rounds() {
         &three(Op::Send),
         &[&[108; 3], &[108], &[108; 3], &[108], &[108]],
     );
+}
+
+#[test]
+fn a_peer_with_fewer_qps_is_told_from_one_with_as_many() {
+    let spec = Spec {
+        qps: 4,
+        ..bandwidth(Op::Write)
+    };
+    let two = [0, 1, 0, 1].map(|qp| Step::Message(healthy_qp(108, qp)));
+    let steps: Vec<Step> = script(&PREFIX)
+        .into_iter()
+        .chain(two)
+        .chain([Step::Hang])
+        .collect();
+    for spec in [as_client(&spec), spec] {
+        let (stream, peer) = peer(steps.clone(), spec.is_client());
+        let error = format!("{:#}", run(&spec, stream).unwrap_err());
+        assert!(error.contains("after 2 QPs, and we have 4"), "{error}");
+        assert!(error.contains("-q"), "{error}");
+        peer.join().unwrap();
+    }
 }
 
 #[test]

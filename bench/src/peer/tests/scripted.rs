@@ -40,6 +40,16 @@ pub(super) fn healthy(bytes: usize) -> Vec<u8> {
     }
 }
 
+/// As [`healthy`], with a QPN of its own in a line about the QP `qp`.
+pub(super) fn healthy_qp(bytes: usize, qp: u8) -> Vec<u8> {
+    let mut message = healthy(bytes);
+    if bytes == 108 {
+        // The last digit of `5cfb01`.
+        message[15] = b'1' + qp;
+    }
+    message
+}
+
 pub(super) fn script(sizes: &[usize]) -> Vec<Step> {
     sizes
         .iter()
