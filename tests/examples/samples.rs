@@ -6,10 +6,10 @@
 use core::fmt::Write as _;
 use core::time::Duration;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result, ensure};
-use roce_tests::guest::case::Test;
+use roce_tests::guest::case::{Peer, Test};
 use roce_tests::guest::{Guest, Image};
 
 const LIMIT: Duration = Duration::from_secs(120);
@@ -35,8 +35,8 @@ fn start(wanted: &[String]) -> Result<()> {
         .join("guest")
         .join(format!("samples-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let image = Image::prepare(&target.join("guest"))?;
-    let mut guest = Guest::boot(&image, 1500, &folder)?;
+    let image = Image::prepare(&target.join("guest"), Peer::Bookworm.suite())?;
+    let mut guest = Guest::boot(&image, &folder)?;
     let mut port = 18_515;
     for test in Test::ALL {
         let name = test.name();
@@ -72,15 +72,11 @@ fn target() -> Result<PathBuf> {
 /// Says where the samples of a file come from.
 fn head(guest: &mut Guest, program: &str) -> Result<String> {
     let version = guest.run(&format!("{program} -V"), LIMIT)?.text;
-    let package = Command::new("dpkg-query")
-        .args(["-W", "-f", "${Version}", "perftest"])
-        .output()?
-        .stdout;
-    let package = String::from_utf8(package)?;
     Ok(format!(
-        "# stdout of stock {program}: Debian's perftest {package} ({}), both ends in one guest with Linux {} over rxe.\n\
+        "# stdout of stock {program}: perftest of Debian's {} ({}), both ends in one guest with Linux {} over rxe.\n\
          # Each sample: `{program} -d rxe0 -F` and the options, at the client with {HOST} behind them.\n\
          # Made by `cargo run -p roce-tests --example samples {}`.\n",
+        Peer::Bookworm.suite(),
         version.trim(),
         guest.kernel(),
         program.trim_start_matches("ib_").replace('_', "-"),

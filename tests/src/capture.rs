@@ -19,28 +19,36 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts capturing an interface into `file` and returns when frames are being taken.
+    /// Starts capturing an interface into `file`; [`Self::ready`] tells when frames are being taken.
     ///
     /// # Errors
-    /// If dumpcap doesn't start, with what it said.
+    /// If dumpcap can't be run.
     pub fn start(namespace: &Namespace, interface: &str, file: &Path) -> Result<Self> {
         let mut command = namespace.command("dumpcap");
         command
             .args(["-q", "-P", "-B", "64", "-i", interface, "-w"])
             .arg(file);
-        let mut dumpcap = Process::start(&mut command, &file.with_extension("dumpcap.log"))?;
-        let deadline = Instant::now() + PATIENCE;
-        // It names its file once the socket is open.
-        while !dumpcap.output().contains("File:") {
-            if dumpcap.has_ended() || Instant::now() >= deadline {
-                bail!("dumpcap does not capture: {}", dumpcap.output().trim());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let dumpcap = Process::start(&mut command, &file.with_extension("dumpcap.log"))?;
         Ok(Self {
             dumpcap,
             file: file.to_owned(),
         })
+    }
+
+    /// Waits until frames are being taken.
+    ///
+    /// # Errors
+    /// If dumpcap ends or is silent, with what it said.
+    pub fn ready(&mut self) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        // It names its file once the socket is open.
+        while !self.dumpcap.output().contains("File:") {
+            if self.dumpcap.has_ended() || Instant::now() >= deadline {
+                bail!("dumpcap does not capture: {}", self.dumpcap.output().trim());
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
     }
 
     /// Ends the capture and returns the file, which holds every frame.

@@ -14,9 +14,12 @@
 //! signal, and the guest powers off when the control port hangs up.
 
 pub mod case;
+pub mod choice;
 pub mod control;
 pub mod duel;
+pub mod judge;
 pub mod machine;
+pub mod matrix;
 
 pub use machine::{Guest, Image};
 
@@ -36,4 +39,26 @@ pub mod net {
     pub const OUR_V6: &str = "fd77::1";
     /// The guest's IPv6 address.
     pub const GUEST_V6: &str = "fd77::2";
+
+    /// The guest's `ip`, by its path: busybox's shell takes its own applets for bare names.
+    pub const GUEST_IP: &str = "/usr/bin/ip";
+    /// The guest's `tc`.
+    pub const GUEST_TC: &str = "/usr/sbin/tc";
+
+    /// The link-local address that the kernel makes of a MAC address.
+    #[must_use]
+    pub fn link_local(mac: [u8; 6]) -> core::net::IpAddr {
+        let [a, b, c, d, e, f] = mac.map(u16::from);
+        let words = [
+            0xfe80,
+            0,
+            0,
+            0,
+            (a ^ 2) << 8 | b,
+            c << 8 | 0xff,
+            0xfe00 | d,
+            e << 8 | f,
+        ];
+        core::net::Ipv6Addr::from(words).into()
+    }
 }

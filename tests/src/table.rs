@@ -13,6 +13,8 @@ pub struct Row {
     pub average: f64,
     /// Million messages per second, in a bandwidth row.
     pub rate: Option<f64>,
+    /// All numbers of the row.
+    pub numbers: Vec<f64>,
 }
 
 impl Row {
@@ -22,6 +24,20 @@ impl Row {
     pub fn has_figure(&self) -> bool {
         self.average > 0.0 || self.rate.is_some_and(|rate| rate > 0.0)
     }
+
+    /// Whether two sides report the same numbers, each rounded to the places that are printed.
+    #[must_use]
+    pub fn reports_the_same(&self, other: &Self) -> bool {
+        self.numbers.len() == other.numbers.len()
+            && (self.numbers.iter().zip(&other.numbers))
+                .all(|(one, two)| (one - two).abs() < 0.0151)
+    }
+}
+
+/// A header as it is in every version: from 24.07 on the unit of bandwidth is `MiB/sec`, before it is `MB/sec`.
+#[must_use]
+pub fn header_of_any_version(header: &str) -> String {
+    header.replace("MiB/sec", "MB/sec").trim_end().to_owned()
 }
 
 /// Finds every result row in what a perftest program printed.
@@ -91,6 +107,7 @@ impl Layout {
             iterations: fields[1].parse().ok()?,
             average: numbers[self.average],
             rate: self.rate.map(|column| numbers[column]),
+            numbers,
         })
     }
 }

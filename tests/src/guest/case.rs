@@ -1,11 +1,12 @@
-//! One interoperability case as data, and the lists of them.
+//! One interoperability case as data: what runs, between whom, over which path.
 
 use std::fmt;
 
+use super::choice::Choice;
 use super::net;
 
 /// The eight tests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Test {
     WriteBw,
@@ -58,6 +59,12 @@ impl Test {
         !matches!(self, Self::AtomicBw | Self::AtomicLat)
     }
 
+    /// The program of perftest.
+    #[must_use]
+    pub fn stock_name(self) -> String {
+        format!("ib_{}", self.name().replace('-', "_"))
+    }
+
     /// Whether the side without a server name prints a result row too.
     #[must_use]
     pub fn server_prints(self) -> bool {
@@ -66,7 +73,7 @@ impl Test {
 }
 
 /// Which side of the TCP exchange is ours; stock perftest is the other.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Role {
     /// `roce` connects to a stock server in the guest.
     Client,
@@ -74,29 +81,148 @@ pub enum Role {
     Server,
 }
 
-/// A run of one test, the same options on both sides.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+impl Role {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Client, Self::Server];
+}
+
+/// A Debian suite that the guest is made of: its kernel, its rdma-core, its perftest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Peer {
+    /// Linux 6.1, rdma-core 44, perftest 4.5 (6.06).
+    Bookworm,
+    /// Linux 6.12, rdma-core 56, perftest 25.01 (6.24).
+    Trixie,
+}
+
+impl Peer {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Bookworm, Self::Trixie];
+
+    /// The suite's name in the archive.
+    #[must_use]
+    pub fn suite(self) -> &'static str {
+        match self {
+            Self::Bookworm => "bookworm",
+            Self::Trixie => "trixie",
+        }
+    }
+
+    /// The kernel's series, by which cases and tables name the peer.
+    #[must_use]
+    pub fn kernel(self) -> &'static str {
+        match self {
+            Self::Bookworm => "6.1",
+            Self::Trixie => "6.12",
+        }
+    }
+
+    /// Whether its perftest can make the TCP exchange over IPv6 (23.07 and later).
+    #[must_use]
+    pub fn exchanges_over_ipv6(self) -> bool {
+        self == Self::Trixie
+    }
+
+    /// Whether it ends in the usual way when its client is interrupted in `--run_infinitely` (25.01 and later).
+    #[must_use]
+    pub fn ends_on_interrupt(self) -> bool {
+        self == Self::Trixie
+    }
+}
+
+/// The address family of the GIDs and, where the peer can, of the TCP exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Family {
+    /// GIDs made of IPv4 addresses.
+    V4,
+    /// IPv6 GIDs.
+    V6,
+}
+
+impl Family {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::V4, Self::V6];
+}
+
+/// The path of a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Path {
+    /// What the guest is made of.
+    pub peer: Peer,
+    /// MTU of both interfaces.
+    pub mtu: u32,
+    /// IPv4 or IPv6.
+    pub family: Family,
+}
+
+/// The interface MTUs of the matrix: path MTU 1024, and path MTU 4096.
+pub const MTUS: [u32; 2] = [1500, 4200];
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let family = match self.family {
+            Family::V4 => "v4",
+            Family::V6 => "v6",
+        };
+        write!(f, "{} mtu{} {family}", self.peer.kernel(), self.mtu)
+    }
+}
+
+/// A run of one test between `roce` and a stock perftest.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Case {
     /// What runs.
     pub test: Test,
     /// Who we are.
     pub role: Role,
-    /// Options in perftest's letters.
-    pub options: &'static [&'static str],
+    /// Our link: what stands before the interface in `-d`.
+    pub link: String,
+    /// Between whom, over what.
+    pub path: Path,
+    /// The options under test.
+    pub choice: Choice,
 }
 
 impl Case {
     /// The value after a flag among the options.
     #[must_use]
     pub fn value(&self, flag: &str) -> Option<u64> {
-        let at = self.options.iter().position(|&option| option == flag)?;
-        self.options.get(at + 1)?.parse().ok()
+        self.choice.value(flag)
     }
 
     /// Whether a flag is among the options.
     #[must_use]
     pub fn has(&self, flag: &str) -> bool {
-        self.options.contains(&flag)
+        self.choice.has(flag)
+    }
+
+    /// The path MTU that both ends have to agree on.
+    #[must_use]
+    pub fn path_mtu(&self) -> u64 {
+        self.value("-m")
+            .unwrap_or(if self.path.mtu >= 4176 { 4096 } else { 1024 })
+    }
+
+    /// The message size of every row, unless it is a sweep.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        let default = match (self.test.has_sizes(), self.test.is_bandwidth()) {
+            (false, _) => 8,
+            (true, true) if self.has("UD") => self.path_mtu(),
+            (true, true) => 65536,
+            (true, false) => 2,
+        };
+        self.value("-s").unwrap_or(default)
+    }
+
+    /// How many sizes the test runs.
+    #[must_use]
+    pub fn sizes(&self) -> u64 {
+        match (self.has("-a"), self.has("UD")) {
+            (false, _) => 1,
+            (true, false) => 23,
+            (true, true) => u64::from(self.path_mtu().ilog2()),
+        }
     }
 
     /// The iterations that a row has to report, where the options fix them.
@@ -108,33 +234,54 @@ impl Case {
     /// Our arguments, for the device on the tap and a TCP port.
     #[must_use]
     pub fn our_arguments(&self, port: u16) -> Vec<String> {
-        let mut arguments = vec![
+        let mut words = vec![
             self.test.name().to_owned(),
             "-d".into(),
-            format!("udp:{}", net::TAP),
+            format!("{}:{}", self.link, net::TAP),
         ];
-        self.push_common(&mut arguments, port);
+        words.extend(self.common_words(port));
+        words.extend(self.choice.ours.iter().cloned());
         if self.role == Role::Client {
-            arguments.push(net::GUEST_V4.into());
+            let over_v6 = words.iter().any(|word| word == "--ipv6-addr");
+            words.push(
+                if over_v6 {
+                    net::GUEST_V6
+                } else {
+                    net::GUEST_V4
+                }
+                .into(),
+            );
         }
-        arguments
+        words
     }
 
     /// The command line of the stock program in the guest.
     #[must_use]
     pub fn their_command(&self, port: u16) -> String {
-        let mut words = vec![format!("ib_{}", self.test.name().replace('-', "_"))];
+        let mut words = vec![self.test.stock_name()];
         words.extend(["-d".to_owned(), "rxe0".to_owned(), "-F".to_owned()]);
-        self.push_common(&mut words, port);
+        words.extend(self.common_words(port));
+        words.extend(self.choice.theirs.iter().cloned());
         if self.role == Role::Server {
-            words.push(net::OUR_V4.into());
+            let over_v6 = words.iter().any(|word| word == "--ipv6-addr");
+            words.push(if over_v6 { net::OUR_V6 } else { net::OUR_V4 }.into());
         }
         words.join(" ")
     }
 
-    fn push_common(&self, words: &mut Vec<String>, port: u16) {
-        words.extend(["-p".to_owned(), port.to_string()]);
-        words.extend(self.options.iter().map(|&option| option.to_owned()));
+    fn common_words(&self, port: u16) -> Vec<String> {
+        let mut words = vec!["-p".to_owned(), port.to_string()];
+        words.extend(self.choice.words.iter().cloned());
+        if self.path.family == Family::V6 {
+            if !self.has("-x") {
+                // Row 2 of both GID tables is the IPv6 address that is no link-local one.
+                words.extend(["-x".to_owned(), "2".to_owned()]);
+            }
+            if self.path.peer.exchanges_over_ipv6() {
+                words.push("--ipv6-addr".to_owned());
+            }
+        }
+        words
     }
 }
 
@@ -144,129 +291,7 @@ impl fmt::Display for Case {
             Role::Client => "to-stock",
             Role::Server => "from-stock",
         };
-        write!(f, "{} {role} {}", self.test.name(), self.options.join(" "))
-    }
-}
-
-/// The cases that every run of the tests includes: four tests, both roles.
-#[must_use]
-pub fn smoke() -> Vec<Case> {
-    both_roles(&[
-        (Test::WriteBw, &["-s", "65536", "-n", "200"]),
-        (Test::ReadBw, &["-s", "65536", "-n", "200"]),
-        (Test::SendLat, &["-s", "64", "-n", "200"]),
-        (Test::AtomicLat, &["-n", "200"]),
-    ])
-}
-
-/// All tests in both roles over the options that change what is on the wire.
-#[must_use]
-pub fn full() -> Vec<Case> {
-    const ANY: [&[&str]; 2] = [&["-n", "100"], &["-D", "4"]];
-    const SIZED: [&[&str]; 7] = [
-        &["-a", "-n", "5"],
-        &["-s", "1", "-n", "100"],
-        &["-s", "1025", "-n", "100"],
-        &["-s", "4097", "-n", "100"],
-        &["-s", "65537", "-n", "50"],
-        &["-m", "256", "-s", "4096", "-n", "100"],
-        &["-m", "512", "-s", "8191", "-n", "100"],
-    ];
-    const BANDWIDTH: [&[&str]; 3] = [
-        &["-b", "-n", "100"],
-        &["-q", "4", "-n", "50"],
-        &["-b", "-q", "4", "-n", "50"],
-    ];
-    const SIZED_BANDWIDTH: [&[&str]; 3] = [
-        &["-b", "-s", "2049", "-n", "100"],
-        &["-t", "16", "-Q", "4", "-n", "96"],
-        &["-b", "-D", "4"],
-    ];
-    let mut list: Vec<(Test, &'static [&'static str])> = Vec::new();
-    for test in Test::ALL {
-        let (sizes, bandwidth) = (test.has_sizes(), test.is_bandwidth());
-        let options = (ANY.into_iter())
-            .chain(SIZED.into_iter().filter(|_| sizes))
-            .chain(BANDWIDTH.into_iter().filter(|_| bandwidth))
-            .chain(SIZED_BANDWIDTH.into_iter().filter(|_| sizes && bandwidth));
-        list.extend(options.map(|options| (test, options)));
-    }
-    list.extend([
-        (Test::AtomicBw, &["-A", "CMP_AND_SWAP", "-n", "100"][..]),
-        (Test::AtomicLat, &["-A", "CMP_AND_SWAP", "-n", "100"]),
-        (Test::ReadBw, &["-o", "4", "-n", "100"]),
-        (Test::WriteBw, &["--report_gbits", "-n", "100"]),
-        (Test::SendBw, &["-r", "16", "-t", "16", "-n", "100"]),
-        (Test::WriteBw, &["--tclass", "104", "-n", "100"]),
-        // Row 2 of both GID tables is the IPv6 address.
-        (Test::WriteBw, &["-x", "2", "-n", "100"]),
-        (Test::ReadBw, &["-x", "2", "-s", "5000", "-n", "100"]),
-        (Test::SendLat, &["-x", "2", "-n", "100"]),
-        (Test::AtomicLat, &["-x", "2", "-n", "100"]),
-    ]);
-    both_roles(&list)
-}
-
-fn both_roles(list: &[(Test, &'static [&'static str])]) -> Vec<Case> {
-    list.iter()
-        .flat_map(|&(test, options)| {
-            [Role::Client, Role::Server].map(|role| Case {
-                test,
-                role,
-                options,
-            })
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_two_sides_get_the_same_options_and_only_the_client_gets_a_server() {
-        let options = &["-s", "64", "-n", "200"];
-        let case = Case {
-            test: Test::SendLat,
-            role: Role::Client,
-            options,
-        };
-        assert_eq!(
-            case.our_arguments(18515).join(" "),
-            "send-lat -d udp:tap0 -p 18515 -s 64 -n 200 192.168.77.2"
-        );
-        assert_eq!(
-            case.their_command(18515),
-            "ib_send_lat -d rxe0 -F -p 18515 -s 64 -n 200"
-        );
-        let case = Case {
-            role: Role::Server,
-            ..case
-        };
-        assert!(case.their_command(1).ends_with(" 192.168.77.1"));
-        assert!(!case.our_arguments(1).contains(&net::GUEST_V4.to_owned()));
-    }
-
-    #[test]
-    fn iterations_are_counted_over_all_qps_and_open_in_timed_runs() {
-        let mut case = Case {
-            test: Test::WriteBw,
-            role: Role::Client,
-            options: &["-q", "4", "-n", "50"],
-        };
-        assert_eq!(case.expected_iterations(), Some(200));
-        case.options = &["-D", "4"];
-        assert_eq!(case.expected_iterations(), None);
-    }
-
-    #[test]
-    fn no_case_is_listed_twice() {
-        for list in [smoke(), full()] {
-            let mut names: Vec<String> = list.iter().map(ToString::to_string).collect();
-            let count = names.len();
-            names.sort();
-            names.dedup();
-            assert_eq!(names.len(), count);
-        }
+        let (test, link, path, choice) = (self.test.name(), &self.link, self.path, &self.choice);
+        write!(f, "{test} {role} {link} {path} {choice}")
     }
 }

@@ -1,0 +1,99 @@
+//! The command line of the tests.
+
+use anyhow::{Context, Result, bail};
+use roce_tests::guest::case::{Case, Peer};
+use roce_tests::guest::matrix;
+
+use super::faults::{self, Fault};
+
+/// Which cases a run takes its choice from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Breadth {
+    Smoke,
+    Rotated,
+    Full,
+}
+
+pub(crate) struct Options {
+    pub(crate) filters: Vec<String>,
+    pub(crate) breadth: Breadth,
+    pub(crate) links: Vec<String>,
+    pub(crate) list: bool,
+    pub(crate) keep: bool,
+    pub(crate) exec: Option<String>,
+}
+
+impl Options {
+    pub(crate) fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Self> {
+        let mut options = Self {
+            filters: vec![],
+            breadth: Breadth::Rotated,
+            links: vec![],
+            list: false,
+            keep: false,
+            exec: None,
+        };
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--full" => options.breadth = Breadth::Full,
+                "--smoke" => options.breadth = Breadth::Smoke,
+                "--list" => options.list = true,
+                "--keep" => options.keep = true,
+                "--link" => options
+                    .links
+                    .push(arguments.next().context("--link takes a name, as udp")?),
+                "--exec" => {
+                    options.exec = Some(arguments.next().context("--exec takes a command")?)
+                }
+                // Cargo hands these to every test program when asked to.
+                "--nocapture" | "--quiet" | "-q" | "--include-ignored" => {}
+                flag if flag.starts_with("--test-threads") || flag.starts_with("--color") => {}
+                flag if flag.starts_with("--") => bail!("unknown option {flag}"),
+                filter => options.filters.push(filter.to_owned()),
+            }
+        }
+        if options.links.is_empty() {
+            options.links = matrix::LINKS.map(str::to_owned).to_vec();
+        }
+        Ok(options)
+    }
+
+    pub(crate) fn cases(&self) -> Vec<Case> {
+        let all = match self.breadth {
+            Breadth::Smoke => matrix::smoke(&self.links),
+            Breadth::Rotated => matrix::rotated(&self.links),
+            Breadth::Full => matrix::full(&self.links),
+        };
+        all.into_iter()
+            .filter(|case| self.takes(&case.to_string()))
+            .collect()
+    }
+
+    /// What goes wrong with which peer: with both in turn, with each of them in a full run.
+    pub(crate) fn faults(&self) -> Vec<(Peer, Fault)> {
+        let mut list = Vec::new();
+        for (nth, fault) in faults::all().into_iter().enumerate() {
+            let peers = match self.breadth {
+                Breadth::Smoke => &[][..],
+                Breadth::Rotated => &Peer::ALL[nth % 2..=nth % 2],
+                Breadth::Full => &Peer::ALL[..],
+            };
+            list.extend(peers.iter().map(|peer| (*peer, fault)));
+        }
+        list.retain(|(peer, fault)| self.takes(&fault_name(*peer, fault)));
+        list
+    }
+
+    /// Whether all filters are in a name. A part of a name that ends with a space has to end a word.
+    fn takes(&self, name: &str) -> bool {
+        let name = format!("{name} ");
+        self.filters
+            .iter()
+            .all(|filter| name.contains(filter.as_str()))
+    }
+}
+
+/// What a fault with a peer is called.
+pub(crate) fn fault_name(peer: Peer, fault: &Fault) -> String {
+    format!("fault {}: {}", peer.kernel(), fault.name)
+}
