@@ -102,6 +102,7 @@ impl Side {
             state: Some(QpState::Rtr),
             address: Some(AddressVector {
                 dgid: gid,
+                dlid: 0,
                 sgid_index: gid_row,
                 hop_limit: 64,
                 traffic_class: 0,

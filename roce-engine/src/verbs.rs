@@ -5,6 +5,7 @@
 mod access;
 mod attr;
 mod backend;
+mod check;
 mod completion;
 mod device;
 mod error;
@@ -16,6 +17,7 @@ mod work;
 pub use access::Access;
 pub use attr::{AddressVector, QpAttr, QpCaps, QpInfo, QpInit, Service};
 pub use backend::{Ah, AsyncEvent, Backend, Cq, Mr, Mw, NO_MULTICAST, Pd, Qp, Srq};
+pub use check::{Limits, check_modify, serves};
 pub use completion::{Completion, Status, WcOpcode};
 pub use device::{DeviceAttr, GidEntry, GidKind, LinkLayer, PortAttr};
 pub use error::{CqError, CreateError, DeviceError, ModifyError, PostError, RegisterError};

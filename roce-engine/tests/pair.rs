@@ -181,6 +181,7 @@ impl Side {
         self.device.modify_qp(self.qp, &init).unwrap();
         let address = AddressVector {
             dgid: Gid::from_ip(IpAddr::V4(Ipv4Addr::new(10, 0, 0, host))),
+            dlid: 0,
             sgid_index: 0,
             hop_limit: 64,
             traffic_class: 0,

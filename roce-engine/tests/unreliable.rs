@@ -118,6 +118,7 @@ fn to_rtr() -> QpAttr {
         state: Some(QpState::Rtr),
         address: Some(AddressVector {
             dgid: Gid::from_ip(REMOTE),
+            dlid: 0,
             sgid_index: 0,
             hop_limit: 64,
             traffic_class: 0,

@@ -188,6 +188,7 @@ impl Lan {
     pub fn vector(&self, to: usize) -> AddressVector {
         AddressVector {
             dgid: Gid::from_ip(address(self.setup.ipv6, to)),
+            dlid: 0,
             sgid_index: 0,
             hop_limit: 33,
             traffic_class: 0x68,

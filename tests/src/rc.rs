@@ -74,6 +74,7 @@ impl RcEnd {
             state: Some(QpState::Rtr),
             address: Some(AddressVector {
                 dgid: Gid::from_ip(self.remote),
+                dlid: 0,
                 sgid_index: 0,
                 hop_limit: 64,
                 traffic_class: self.traffic_class,

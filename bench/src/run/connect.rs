@@ -189,6 +189,7 @@ pub fn bring_up<B: Backend>(
 ) -> Result<Option<Ah>> {
     let address = AddressVector {
         dgid: remote.gid,
+        dlid: 0,
         sgid_index: path.gid_index,
         hop_limit: HOP_LIMIT,
         traffic_class: spec.tclass,

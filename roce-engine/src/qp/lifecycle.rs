@@ -8,8 +8,8 @@ use crate::path::{self, Path, Route};
 use crate::sge;
 use crate::shared::Shared;
 use crate::verbs::{
-    AsyncEvent, AttrMask, ModifyError, Payload, PortAttr, PostError, QpAttr, QpInfo, QpState,
-    RecvWr, SendOp, SendWr, Service, Status, transition,
+    AsyncEvent, Limits, ModifyError, Payload, PortAttr, PostError, QpAttr, QpInfo, QpState, RecvWr,
+    SendOp, SendWr, Service, Status, check_modify, serves,
 };
 
 /// The longest message: 2^31 bytes.
@@ -46,23 +46,14 @@ impl Qp {
         let from = self.state;
         let to = attr.state.unwrap_or(from);
         let service = self.service();
-        let rule = transition(from, to, service).ok_or(ModifyError::IllegalTransition {
-            from,
-            to,
-            service,
-        })?;
-        let given = AttrMask::of(attr);
-        let missing = rule.required.minus(given);
-        let forbidden = given.minus(rule.required.union(rule.optional));
-        if !missing.is_empty() || !forbidden.is_empty() {
-            return Err(ModifyError::Attributes {
-                from,
-                to,
-                missing,
-                forbidden,
-            });
-        }
-        check_values(shared, port, attr)?;
+        let max_rd = shared.config.max_rd_atomic;
+        let limits = Limits {
+            port,
+            ports: 1,
+            max_dest_rd_atomic: max_rd,
+            max_rd_atomic: max_rd,
+        };
+        check_modify(from, service, attr, &limits)?;
         if to == QpState::Sqd && from == to && !self.requester.is_drained() {
             return Err(ModifyError::NotDrained);
         }
@@ -78,7 +69,7 @@ impl Qp {
             self.enter_error(shared);
             return Ok(());
         }
-        self.attr = merged(&self.attr, attr);
+        self.attr = self.attr.merged(attr);
         if let Some(index) = attr.pkey_index {
             self.pkey = port.pkeys[usize::from(index)];
         }
@@ -314,72 +305,5 @@ impl Qp {
         }
         self.rq.push(wr.wr_id, wr.sges);
         Ok(())
-    }
-}
-
-/// Returns whether a service has an operation (IBA table 43, without what RoCE lacks).
-const fn serves(service: Service, op: &SendOp) -> bool {
-    match op {
-        SendOp::Send | SendOp::SendImm(_) | SendOp::Write { .. } | SendOp::WriteImm { .. } => {
-            !matches!(service, Service::Ud)
-        }
-        SendOp::BindMw { .. } | SendOp::LocalInv(_) => !matches!(service, Service::Ud),
-        SendOp::SendInv(_)
-        | SendOp::Read { .. }
-        | SendOp::CompareSwap { .. }
-        | SendOp::FetchAdd { .. } => matches!(service, Service::Rc),
-        SendOp::Datagram { .. } => matches!(service, Service::Ud),
-    }
-}
-
-fn check_values(shared: &Shared, port: &PortAttr, attr: &QpAttr) -> Result<(), ModifyError> {
-    let max_rd = u64::from(shared.config.max_rd_atomic);
-    let pkeys = port.pkeys.len().saturating_sub(1) as u64;
-    let checks = [
-        ("pkey_index", attr.pkey_index.map(u64::from), pkeys),
-        ("port", attr.port.map(u64::from), 1),
-        (
-            "max_dest_rd_atomic",
-            attr.max_dest_rd_atomic.map(u64::from),
-            max_rd,
-        ),
-        ("max_rd_atomic", attr.max_rd_atomic.map(u64::from), max_rd),
-        ("min_rnr_timer", attr.min_rnr_timer.map(u64::from), 31),
-        ("timeout", attr.timeout.map(u64::from), 31),
-        ("retry_cnt", attr.retry_cnt.map(u64::from), 7),
-        ("rnr_retry", attr.rnr_retry.map(u64::from), 7),
-        (
-            "path_mtu",
-            attr.path_mtu.map(|mtu| mtu.bytes() as u64),
-            port.active_mtu.bytes() as u64,
-        ),
-    ];
-    for (what, value, max) in checks {
-        if let Some(value) = value.filter(|&value| value > max) {
-            return Err(ModifyError::Value { what, value, max });
-        }
-    }
-    Ok(())
-}
-
-fn merged(old: &QpAttr, new: &QpAttr) -> QpAttr {
-    QpAttr {
-        state: new.state.or(old.state),
-        pkey_index: new.pkey_index.or(old.pkey_index),
-        port: new.port.or(old.port),
-        access: new.access.or(old.access),
-        qkey: new.qkey.or(old.qkey),
-        address: new.address.or(old.address),
-        path_mtu: new.path_mtu.or(old.path_mtu),
-        dest_qpn: new.dest_qpn.or(old.dest_qpn),
-        rq_psn: new.rq_psn.or(old.rq_psn),
-        sq_psn: new.sq_psn.or(old.sq_psn),
-        max_dest_rd_atomic: new.max_dest_rd_atomic.or(old.max_dest_rd_atomic),
-        max_rd_atomic: new.max_rd_atomic.or(old.max_rd_atomic),
-        min_rnr_timer: new.min_rnr_timer.or(old.min_rnr_timer),
-        timeout: new.timeout.or(old.timeout),
-        retry_cnt: new.retry_cnt.or(old.retry_cnt),
-        rnr_retry: new.rnr_retry.or(old.rnr_retry),
-        sqd_event: new.sqd_event.or(old.sqd_event),
     }
 }

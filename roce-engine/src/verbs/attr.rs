@@ -55,8 +55,10 @@ pub struct QpInit {
 /// The way to a peer.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct AddressVector {
-    /// The peer's GID.
+    /// The peer's GID; all zero where it is reached by its LID alone.
     pub dgid: Gid,
+    /// The peer's LID on InfiniBand; 0 on Ethernet.
+    pub dlid: u16,
     /// The row of the local GID table that packets come from.
     pub sgid_index: u8,
     /// TTL or hop limit.
@@ -106,6 +108,32 @@ pub struct QpAttr {
     pub rnr_retry: Option<u8>,
     /// Asks for an event when the send queue has drained (to SQD).
     pub sqd_event: Option<bool>,
+}
+
+impl QpAttr {
+    /// Returns these attributes with those of `new` that are `Some` in their place.
+    #[must_use]
+    pub fn merged(&self, new: &Self) -> Self {
+        Self {
+            state: new.state.or(self.state),
+            pkey_index: new.pkey_index.or(self.pkey_index),
+            port: new.port.or(self.port),
+            access: new.access.or(self.access),
+            qkey: new.qkey.or(self.qkey),
+            address: new.address.or(self.address),
+            path_mtu: new.path_mtu.or(self.path_mtu),
+            dest_qpn: new.dest_qpn.or(self.dest_qpn),
+            rq_psn: new.rq_psn.or(self.rq_psn),
+            sq_psn: new.sq_psn.or(self.sq_psn),
+            max_dest_rd_atomic: new.max_dest_rd_atomic.or(self.max_dest_rd_atomic),
+            max_rd_atomic: new.max_rd_atomic.or(self.max_rd_atomic),
+            min_rnr_timer: new.min_rnr_timer.or(self.min_rnr_timer),
+            timeout: new.timeout.or(self.timeout),
+            retry_cnt: new.retry_cnt.or(self.retry_cnt),
+            rnr_retry: new.rnr_retry.or(self.rnr_retry),
+            sqd_event: new.sqd_event.or(self.sqd_event),
+        }
+    }
 }
 
 /// What a QP is.

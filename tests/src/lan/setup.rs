@@ -148,6 +148,7 @@ impl Wish {
             state: Some(QpState::Rtr),
             address: Some(AddressVector {
                 dgid: Gid::from_ip(self.remote),
+                dlid: 0,
                 sgid_index: 0,
                 hop_limit: 64,
                 traffic_class: 0,

@@ -290,6 +290,7 @@ fn port(ip: IpAddr) -> PortAttr {
 fn address(peer: IpAddr) -> AddressVector {
     AddressVector {
         dgid: Gid::from_ip(peer),
+        dlid: 0,
         sgid_index: 0,
         hop_limit: 64,
         traffic_class: 0,

@@ -178,6 +178,7 @@ fn need(mixed: &MixedPlan, side: usize) -> usize {
 fn vector(plan: &Plan, side: usize, rng: &mut Rng) -> AddressVector {
     AddressVector {
         dgid: Gid::from_ip(address(plan.ipv6, 1 - side)),
+        dlid: 0,
         sgid_index: 0,
         hop_limit: rng.range(1..=255) as u8,
         traffic_class: rng.bits() as u8,
