@@ -2,11 +2,11 @@
 
 mod device;
 
-use core::net::IpAddr;
+use core::net::{IpAddr, Ipv4Addr};
 
 use anyhow::Result;
 use backend_afxdp::XskLink;
-use backend_udp::{Config, Endpoint, Interface, Local, UdpLink};
+use backend_udp::{Config, Endpoint, Interface, Local, OpenError, UdpLink};
 use roce_engine::link::Link;
 use roce_engine::verbs::{Gid, GidEntry, Mtu, PortAttr};
 
@@ -42,7 +42,8 @@ pub enum AnyLink {
 ///
 /// # Errors
 ///
-/// This version has no such backend, or this machine no such interface or this process no such privilege.
+/// This version has no such backend, this machine no such interface, that no such path MTU or GID, or this process
+/// no such privilege.
 pub fn check(spec: &Spec) -> Result<()> {
     let device = Device::parse(spec)?;
     let Some(name) = &device.interface else {
@@ -50,9 +51,16 @@ pub fn check(spec: &Spec) -> Result<()> {
     };
     let failed = |error: String| environment(format!("-d {}:{name}: {error}", device.kind));
     match device.kind {
-        Kind::Udp => Interface::named(name)
-            .map(drop)
-            .map_err(|error| failed(error.to_string())),
+        Kind::Udp => {
+            Interface::named(name).map_err(|error| failed(error.to_string()))?;
+            // What does not depend on the peer.
+            let choice = Choice::new(spec, IpAddr::V4(Ipv4Addr::UNSPECIFIED))?;
+            choice.mtu(spec)?;
+            if spec.gid_index.is_some() {
+                choice.gid(spec, None)?;
+            }
+            Ok(())
+        }
         Kind::Afxdp { .. } => backend_afxdp::check(&device.xsk_config(spec, name))
             .map_err(|error| failed(error.to_string())),
     }
@@ -131,11 +139,17 @@ impl Choice {
     pub fn gid(&self, spec: &Spec, peer: Option<Gid>) -> Result<GidEntry> {
         let rows = &self.port.gids;
         if let Some(index) = spec.gid_index {
-            return rows
+            let row = rows
                 .iter()
                 .find(|row| row.index == index)
-                .cloned()
-                .ok_or_else(|| usage(format!("-x {index}: {}", self.table())));
+                .ok_or_else(|| usage(format!("-x {index}: {}", self.table())))?;
+            if spec.ipv6 && row.gid.is_ipv4() {
+                return Err(usage(format!(
+                    "-x {index} is an IPv4 GID and --ipv6 asks for one of IPv6: leave one of the two out; {}",
+                    self.table()
+                )));
+            }
+            return Ok(row.clone());
         }
         let ipv6 = match peer {
             _ if spec.ipv6 => true,
@@ -189,8 +203,14 @@ impl Choice {
         } else {
             Endpoint::Server
         };
-        let link = UdpLink::open(Config::new(Local::Address(row.gid.to_ip()), role))
-            .map_err(|error| environment(error.to_string()))?;
+        let address = row.gid.to_ip();
+        let link = UdpLink::open(Config::new(Local::Address(address), role)).map_err(|error| {
+            let hint = match error {
+                OpenError::Shared { .. } | OpenError::InUse { .. } => other_loopback(spec, address),
+                _ => "",
+            };
+            environment(format!("{error}{hint}"))
+        })?;
         let row = row_of(link.port(), row.gid)
             .ok_or_else(|| environment(format!("{} lost its address {}", self.name(), row.gid)))?;
         Ok((AnyLink::Udp(Box::new(link)), row))
@@ -222,6 +242,18 @@ impl Choice {
             row.gid.to_ip(),
             how.map_or_else(String::new, |how| format!("; {how}"))
         )
+    }
+}
+
+/// Names another address where there always is one.
+fn other_loopback(spec: &Spec, taken: IpAddr) -> &'static str {
+    match (taken, spec.is_client()) {
+        (IpAddr::V4(v4), _) if !v4.is_loopback() => "",
+        (IpAddr::V6(_), _) => "",
+        (_, true) => {
+            "; all of 127.0.0.0/8 is this machine: connect to 127.0.0.2, or --lab --bind_source_ip 127.0.0.2"
+        }
+        (_, false) => "; all of 127.0.0.0/8 is this machine: let the client connect to 127.0.0.2",
     }
 }
 

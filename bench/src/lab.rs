@@ -17,7 +17,8 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
-use crate::exit::{environment, usage};
+use crate::exit::{self, environment, usage};
+use crate::peer::GONE;
 use crate::program::{self, Door, Output};
 use crate::report::SEPARATOR;
 use crate::spec::{Role, Spec, Trace};
@@ -67,10 +68,11 @@ pub fn run(spec: &Spec, output: &mut impl Output) -> Result<Vec<String>> {
         Some(true) => Some(make_hosts(spec)?),
         _ => None,
     };
-    let ip = match &hosts {
-        Some(_) => Hosts::server_address(ipv6)?,
-        None if ipv6 => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        None => IpAddr::V4(Ipv4Addr::LOCALHOST),
+    let ip = match (&hosts, spec.bind_source_ip) {
+        (Some(_), _) => Hosts::server_address(ipv6)?,
+        (None, Some(ip)) => ip,
+        _ if ipv6 => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        _ => IpAddr::V4(Ipv4Addr::LOCALHOST),
     };
     if let Some(hosts) = &hosts {
         hosts.enter_server()?;
@@ -83,6 +85,7 @@ pub fn run(spec: &Spec, output: &mut impl Output) -> Result<Vec<String>> {
         },
         port: listener.local_addr()?.port(),
         lab: false,
+        connect_timeout: spec.connect_timeout + preparing(spec),
         ..spec.clone()
     };
     // The child is on the host of the thread that starts it.
@@ -91,25 +94,58 @@ pub fn run(spec: &Spec, output: &mut impl Output) -> Result<Vec<String>> {
         hosts.enter_client()?;
     }
     let ours = program::one_end(&client, Door::Options, output);
-    let (status, words) = server.finish(ours.is_ok());
-    match (ours, status) {
-        (Ok(()), Some(status)) if status.success() => Ok(below_table(&words)),
-        (Ok(()), status) => {
-            show(&words);
-            bail!("the lab's server failed: {}", describe(status))
+    let (status, [words, complaints]) = server.finish(ours.is_ok());
+    let Err(error) = ours else {
+        return match status {
+            Some(status) if status.success() => Ok(below_table(&words)),
+            status => Err(failed("the lab's server failed", status, &complaints)),
+        };
+    };
+    // The server has nothing to add to a signal, or to a run that went well and missed a limit.
+    if exit::status_of(&error) == exit::INTERRUPTED || status.is_some_and(|status| status.success())
+    {
+        return Err(error);
+    }
+    if is_consequence(&format!("{error:#}")) && !is_consequence(last_line(&complaints)) {
+        return Err(failed("the lab's server failed first", status, &complaints));
+    }
+    if !is_consequence(&complaints) {
+        show(&complaints);
+    }
+    Err(error)
+}
+
+/// How long the two ends may take to write to their memory before they meet, beyond what a small run takes.
+fn preparing(spec: &Spec) -> Duration {
+    Duration::from_secs(spec.size.saturating_mul(u64::from(spec.qps)) >> 25)
+}
+
+/// Returns whether an end failed because the other one did.
+fn is_consequence(complaint: &str) -> bool {
+    complaint.contains(GONE)
+}
+
+fn last_line(complaints: &str) -> &str {
+    let last = complaints.trim_end().lines().next_back();
+    last.unwrap_or_default()
+}
+
+/// Tells the server's own reason and keeps its exit status; what it said before goes ahead.
+fn failed(what: &str, status: Option<ExitStatus>, complaints: &str) -> anyhow::Error {
+    let reason = last_line(complaints);
+    if let Some((before, _)) = complaints.trim_end().rsplit_once('\n') {
+        show(before);
+    }
+    let code = status.and_then(|status| status.code());
+    let code = code.and_then(|code| u8::try_from(code).ok());
+    match reason.strip_prefix("roce: ") {
+        Some(reason) => {
+            exit::with_status(code.unwrap_or(exit::FAILED), format!("{what}: {reason}"))
         }
-        // The run went well, and its result is not what was asked for: the server has nothing to add.
-        (Err(error), Some(status)) if status.success() => Err(error),
-        (Err(error), status) => {
-            show(&words);
-            // Of two failures, the one that was not caused by the other's leaving.
-            if status.is_some_and(|status| status.code() == Some(3)) {
-                return Err(environment(format!(
-                    "the lab's server failed first: {error:#}"
-                )));
-            }
-            Err(error)
-        }
+        None => exit::with_status(
+            exit::FAILED,
+            format!("{what}: {}; it said \"{reason}\"", describe(status)),
+        ),
     }
 }
 
@@ -155,7 +191,8 @@ fn describe(status: Option<ExitStatus>) -> String {
 /// The child, killed when dropped.
 struct Server {
     child: Child,
-    readers: Vec<JoinHandle<Vec<u8>>>,
+    // Of stdout and stderr.
+    readers: [Option<JoinHandle<Vec<u8>>>; 2],
 }
 
 impl Server {
@@ -178,18 +215,17 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .map_err(|error| environment(format!("start the lab's server: {error}")))?;
-        let mut readers = Vec::new();
-        if let Some(out) = child.stdout.take() {
-            readers.push(std::thread::spawn(move || drain(out)));
-        }
-        if let Some(out) = child.stderr.take() {
-            readers.push(std::thread::spawn(move || drain(out)));
-        }
+        let out = child.stdout.take();
+        let err = child.stderr.take();
+        let readers = [
+            out.map(|out| std::thread::spawn(move || drain(out))),
+            err.map(|err| std::thread::spawn(move || drain(err))),
+        ];
         Ok(Self { child, readers })
     }
 
     /// Waits for the child's end, not for ever; returns its status and what it said.
-    fn finish(mut self, patiently: bool) -> (Option<ExitStatus>, String) {
+    fn finish(mut self, patiently: bool) -> (Option<ExitStatus>, [String; 2]) {
         let bound = if patiently {
             CHILD_BOUND
         } else {
@@ -204,12 +240,10 @@ impl Server {
             }
         }
         self.end();
-        let words = self
-            .readers
-            .drain(..)
-            .filter_map(|reader| reader.join().ok())
-            .map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
-            .collect();
+        let words = self.readers.each_mut().map(|reader| {
+            let bytes = reader.take().and_then(|reader| reader.join().ok());
+            String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
+        });
         (status, words)
     }
 
@@ -241,6 +275,18 @@ fn drain(mut from: impl Read) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_reason_of_a_failed_lab_is_the_servers_own() {
+        let error = failed("first", None, "roce: a note\nroce: no memory\n");
+        assert_eq!(error.to_string(), "first: no memory");
+        let error = failed("first", None, "thread 'main' panicked\n");
+        assert!(error.to_string().contains("panicked"), "{error}");
+        assert_eq!(last_line(""), "");
+        assert!(is_consequence(
+            "the peer's process is gone: its TCP connection is closed"
+        ));
+    }
 
     #[test]
     fn what_is_kept_has_a_bound() {

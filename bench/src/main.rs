@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     match result.and_then(|status| output::printed().map(|()| status)) {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            eprintln!("roce: {error:#}");
+            eprintln!("roce: {}", exit::words_of(&error));
             ExitCode::from(exit::status_of(&error))
         }
     }

@@ -6,6 +6,7 @@
 mod channel;
 mod connect;
 mod exchange;
+mod gone;
 mod handshake;
 mod message;
 mod nat;
@@ -14,9 +15,11 @@ mod stream;
 
 use roce_engine::verbs::{Gid, Mtu, Psn, Qpn, RKey};
 
+pub(crate) use channel::DIFFERING;
 pub use channel::{QUIET_BOUND, Stage};
 pub use connect::{Listener, connect};
 pub use exchange::Exchange;
+pub use gone::{GONE, Gone};
 pub use message::{BwReport, Version};
 pub use nat::address_note;
 pub use sequence::Session;
@@ -31,6 +34,17 @@ pub enum Idle {
     Spin,
     /// Nothing moves; may sleep up to a millisecond.
     Rest,
+}
+
+/// What the peer has done on TCP that was not read yet.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Word {
+    /// Nothing.
+    None,
+    /// It has sent a message. It may have closed its end after that.
+    Spoke,
+    /// It has closed its end.
+    Closed,
 }
 
 /// Called again and again while the peer is waited for. An error ends the wait.

@@ -190,7 +190,7 @@ fn signals() -> Result<Arc<AtomicBool>> {
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(
             signal,
-            exit::FAILED.into(),
+            exit::INTERRUPTED.into(),
             Arc::clone(&stop),
         )
         .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&stop)))
@@ -201,7 +201,7 @@ fn signals() -> Result<Arc<AtomicBool>> {
 
 fn stopped(stop: &AtomicBool) -> Result<Idle> {
     if stop.load(core::sync::atomic::Ordering::Relaxed) {
-        anyhow::bail!("interrupted by a signal");
+        return Err(exit::interrupted("interrupted by a signal"));
     }
     peer::rest()
 }

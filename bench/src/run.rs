@@ -33,7 +33,7 @@ pub mod window;
 use core::sync::atomic::AtomicBool;
 use std::sync::Arc;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use roce_engine::verbs::{Backend, Cq, GidEntry, Pd, Service};
 
 use bandwidth::BandwidthSamples;
@@ -127,7 +127,7 @@ pub fn execute<B: Backend>(
     let locals = connect::create(backend, spec, pd, (cq, srq), depths)?;
     let psns: Vec<_> = locals.iter().map(|local| local.psn).collect();
     buffers.fill(spec, &psns);
-    let watch = Watch::new(Arc::clone(&start.stop), spec.qp_timeout);
+    let watch = Watch::new(Arc::clone(&start.stop), spec);
     let mut ctx = Context::new(backend, spec, cq, watch);
     ctx.srq = srq;
     let path = path(ctx.backend, start, pd)?;
@@ -141,6 +141,9 @@ pub fn execute<B: Backend>(
         checks: &checks,
     };
     measure_all(&mut ctx, session, &plan, observer).map_err(|error| ctx.explain(error, session))?;
+    if let Some(surplus) = ctx.surplus() {
+        bail!("{surplus}");
+    }
     if let Some(targets) = &targets {
         let ahead = warmup::messages(spec, &buffers);
         let each = spec.counted().map(|iters| iters + ahead);

@@ -22,7 +22,8 @@ Exit status:
   1  the test failed: the message says which request, and what usually causes it
   2  the command line is wrong
   3  the machine lacks something: a device, a privilege, a port, a file
-  4  a limit (-w, -y) is not reached";
+  4  a limit (-w, -y) is not reached
+  130  a signal ended it";
 
 /// What follows the options of the whole command.
 const ENVIRONMENT: &str = "\

@@ -123,7 +123,7 @@ pub(super) struct TestOptions {
     pub(super) shown: ShownArgs,
 
     /// Both ends on this machine: starts the server, too
-    #[arg(long, help_heading = "Examine", conflicts_with_all = ["server", "bind_source_ip"])]
+    #[arg(long, help_heading = "Examine", conflicts_with = "server")]
     pub(super) lab: bool,
     /// Check what arrives
     #[arg(long, help_heading = "Examine")]

@@ -48,7 +48,8 @@ pub(super) fn below(spec: &Spec, summary: &Summary, spent: &Cost) -> Vec<String>
             lines.push(verify.clone());
         } else if !spec.lab {
             lines.push(String::from(
-                "verify: the other end checks what this one sends: see its output",
+                "verify: nothing came to this end to be checked; what it sent is checked only by a roce peer with --verify, \
+                 which says so in its own output",
             ));
         }
     }

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
+use super::gone::Gone;
 use super::stream::{Interest, Stream};
 use super::{Idle, OnIdle};
 
@@ -40,6 +41,20 @@ pub enum Stage {
     Report(&'static str),
 }
 
+impl Stage {
+    /// Rounds of the handshake that come after the QPs are connected.
+    const RUNNING: [&'static str; 4] = ["start", "finished", "size done", "close"];
+
+    /// Returns whether the options that decide the exchange are known to fit by then.
+    pub(super) fn is_late(self) -> bool {
+        match self {
+            Self::Handshake { round, .. } => Self::RUNNING.contains(&round),
+            Self::Report(_) => true,
+            Self::Version | Self::PageSize | Self::CacheLine | Self::Mtu => false,
+        }
+    }
+}
+
 impl fmt::Display for Stage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -69,6 +84,8 @@ pub(super) struct Channel {
     trace: bool,
     local: SocketAddr,
     peer: SocketAddr,
+    /// Clients come to us.
+    server: bool,
 }
 
 impl Channel {
@@ -96,7 +113,13 @@ impl Channel {
             trace,
             local,
             peer,
+            server: false,
         }
+    }
+
+    /// Returns the same channel as a server's end of it.
+    pub(super) fn at_server(self, server: bool) -> Self {
+        Self { server, ..self }
     }
 
     pub(super) const fn local(&self) -> SocketAddr {
@@ -141,10 +164,7 @@ impl Channel {
                         );
                     }
                 }
-                Err(error) => {
-                    return Err(error)
-                        .with_context(|| format!("sending our {stage} to {}: {HINT}", self.peer));
-                }
+                Err(error) => return Err(Gone::while_sending(stage, self.peer, &error).into()),
             }
         }
         Ok(())
@@ -163,10 +183,11 @@ impl Channel {
         let mut have = 0;
         while have < N {
             match self.stream.read(&mut message[have..]) {
-                Ok(0) => bail!(
-                    "waiting for the peer's {stage}: {} closed the connection after {have} of {N} bytes; {HINT}",
-                    self.peer
-                ),
+                Ok(0) => {
+                    return Err(
+                        Gone::while_waiting(stage, self.peer, (have, N), self.server).into(),
+                    );
+                }
                 Ok(count) => {
                     have += count;
                     check(&message[..have])
@@ -180,17 +201,14 @@ impl Channel {
                     if !go_on {
                         bail!(
                             "waiting for the peer's {stage}: {have} of {N} bytes from {} in {:.1} s; \
-                             it hangs, or its options differ from ours: compare both command lines",
+                             it prepares its memory for longer than that (--connect-timeout), hangs, or its \
+                             {DIFFERING} differs from ours",
                             self.peer,
                             wait.waited().as_secs_f64()
                         );
                     }
                 }
-                Err(error) => {
-                    return Err(error).with_context(|| {
-                        format!("waiting for the peer's {stage} from {}: {HINT}", self.peer)
-                    });
-                }
+                Err(error) => return Err(Gone::while_reading(stage, self.peer, &error).into()),
             }
         }
         Ok(message)
@@ -235,9 +253,8 @@ impl Channel {
     }
 }
 
-/// Why a perftest peer leaves.
-const HINT: &str = "perftest peers exit when options differ or their device fails: \
-                    compare both command lines and read the peer's own message";
+/// What changes the order of messages, or their number.
+pub(crate) const DIFFERING: &str = "test, -q, -c, -n, -s, -a, -b or -D";
 
 /// A wait in progress.
 struct Wait {

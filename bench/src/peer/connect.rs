@@ -143,7 +143,7 @@ pub fn connect(spec: &Spec) -> Result<TcpStream> {
     let addresses = resolve(host, spec)?;
     let mut failures = Vec::new();
     for address in addresses {
-        match Connecting::start(address, spec.bind_source_ip)
+        match Connecting::start(address, source(spec, address.ip()))
             .and_then(|connecting| connecting.finish(spec.connect_timeout))
         {
             Ok(stream) => return Ok(stream),
@@ -157,6 +157,15 @@ pub fn connect(spec: &Spec) -> Result<TcpStream> {
         }
     }
     bail!("connecting to {host}: {}", failures.join("; "))
+}
+
+/// Returns the address to connect from, where the system's choice is not the one. Towards 127.0.0.2 it takes
+/// 127.0.0.1, whose port 4791 others may hold, while all of 127.0.0.0/8 is ours.
+fn source(spec: &Spec, to: IpAddr) -> Option<IpAddr> {
+    spec.bind_source_ip.or_else(|| match to {
+        IpAddr::V4(v4) if v4.is_loopback() && v4 != Ipv4Addr::LOCALHOST => Some(to),
+        _ => None,
+    })
 }
 
 fn resolve(host: &str, spec: &Spec) -> Result<Vec<SocketAddr>> {

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use super::channel::{Bound, Channel, QUIET_BOUND, Stage};
 use super::message::{self, BwReport, Version};
 use super::stream::Stream;
-use super::{Endpoint, OnIdle, Params, handshake};
+use super::{Endpoint, OnIdle, Params, Word, handshake};
 
 /// A connection to a perftest peer, and which end of it we are.
 #[derive(Debug)]
@@ -47,9 +47,9 @@ impl Exchange {
         Self::with(Channel::over(stream, addresses, false), is_client, setup)
     }
 
-    const fn with(channel: Channel, is_client: bool, setup: Duration) -> Self {
+    fn with(channel: Channel, is_client: bool, setup: Duration) -> Self {
         Self {
-            channel,
+            channel: channel.at_server(!is_client),
             is_client,
             setup: Bound::Total(setup),
             version: None,
@@ -80,6 +80,17 @@ impl Exchange {
     /// Returns whether the peer has sent a message that was not read yet.
     pub fn peer_spoke(&self) -> bool {
         self.channel.peer_spoke()
+    }
+
+    /// Returns what the peer has done that was not read yet.
+    pub fn peer_word(&self) -> Word {
+        if self.peer_spoke() {
+            Word::Spoke
+        } else if self.peer_closed() {
+            Word::Closed
+        } else {
+            Word::None
+        }
     }
 
     /// Returns the peer's version, once the prefix has been exchanged.

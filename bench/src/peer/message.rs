@@ -6,6 +6,8 @@ use core::ops::RangeInclusive;
 use anyhow::{Result, anyhow, bail};
 use roce_engine::verbs::Mtu;
 
+use super::channel::DIFFERING;
+
 /// The version that we announce: old enough to be spared the parameter negotiation of 6.28, new enough for all.
 pub(super) const OUR_VERSION: &str = "6.20";
 /// The oldest version that a stock peer accepts.
@@ -14,6 +16,10 @@ const OLDEST: f64 = 5.70;
 pub(super) const PAGES: RangeInclusive<u32> = 256..=1 << 24;
 /// Cache lines that a peer may name.
 pub(super) const CACHE_LINES: RangeInclusive<u32> = 8..=4096;
+/// The longest message of any test.
+const MAX_SIZE: u64 = 1 << 31;
+/// perftest's most iterations, on its most QPs.
+const MAX_ITERATIONS: u64 = 1 << (32 + 14);
 /// Bytes of the version message.
 pub(super) const VERSION_LEN: usize = 16;
 
@@ -122,6 +128,60 @@ impl BwReport {
     /// The names of the fields, one message each.
     pub(super) const FIELDS: [&'static str; 5] =
         ["size", "iterations", "peak", "average", "message rate"];
+
+    /// Refuses what no end can have measured.
+    ///
+    /// # Errors
+    /// Says what is impossible, and which options cause that.
+    pub(super) fn is_possible(&self) -> Result<()> {
+        if *self == Self::default() {
+            bail!(
+                "the peer reports that it moved nothing: its --reversed, -b or test differs from ours, so that both \
+                 ends waited for the other"
+            );
+        }
+        let figures = [self.peak, self.average, self.message_rate];
+        let sizes = 1..=MAX_SIZE;
+        if sizes.contains(&self.size)
+            && self.iterations <= MAX_ITERATIONS
+            && figures
+                .iter()
+                .all(|figure| figure.is_finite() && *figure >= 0.0)
+        {
+            return Ok(());
+        }
+        let text = self
+            .to_messages()
+            .concat()
+            .iter()
+            .all(|byte| byte.is_ascii_hexdigit() || matches!(byte, b':' | 0));
+        bail!(
+            "the peer's bandwidth report makes no sense (size {}, iterations {}){}: its {DIFFERING} or --reversed \
+             differs from ours",
+            self.size,
+            self.iterations,
+            if text { ", it is a QP handshake" } else { "" }
+        )
+    }
+
+    /// Refuses the report of a peer that measured messages of `size` bytes, too, where only we were to send.
+    ///
+    /// # Errors
+    /// Says so, and which options cause that.
+    pub(super) fn is_idle_beside(&self, size: u64) -> Result<()> {
+        let plausible = self.size == size
+            && self.average > 0.0
+            && self.message_rate > 0.0
+            && self.iterations > 0
+            && self.is_possible().is_ok();
+        if plausible {
+            bail!(
+                "the peer sent messages as well, {} of {size} bytes: its -b or --reversed differs from ours",
+                self.iterations
+            );
+        }
+        Ok(())
+    }
 
     /// Returns the five messages.
     pub(super) fn to_messages(self) -> [[u8; 8]; 5] {

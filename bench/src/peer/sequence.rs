@@ -26,6 +26,10 @@ const LINGER_UNANNOUNCED: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, Debug)]
 struct Shape {
     test: Test,
+    size: u64,
+    // This end sends, and so may the other.
+    requester: bool,
+    endless: bool,
     bidirectional: bool,
     all_sizes: bool,
     timed: bool,
@@ -64,6 +68,9 @@ impl Session {
             exchange,
             shape: Shape {
                 test: spec.test,
+                size: spec.size,
+                requester: spec.is_requester(),
+                endless: spec.pace.row_every_s.is_some(),
                 bidirectional: spec.bidirectional,
                 all_sizes: spec.all_sizes,
                 timed: spec.duration.is_some() || spec.pace.row_every_s.is_some(),
@@ -126,7 +133,6 @@ impl Session {
             self.exchange.handshake("test", 0, &first, idle)?;
         }
         self.all("addresses", idle)?;
-        self.refuse_fewer_qps()?;
         for (local, remote) in self.local.iter().zip(&self.remote) {
             nat::check_families(local.gid, remote.gid)?;
         }
@@ -201,7 +207,11 @@ impl Session {
             shape.bidirectional && !shape.timed
         };
         let theirs = if reports {
-            Some(self.exchange.bw_report(ours, idle)?)
+            let theirs = self.exchange.bw_report(ours, idle)?;
+            if !shape.endless {
+                self.fits(&theirs)?;
+            }
+            Some(theirs)
         } else {
             None
         };
@@ -209,6 +219,21 @@ impl Session {
             self.barrier("size done", idle)?;
         }
         Ok(theirs)
+    }
+
+    /// Refuses a report that the peer can't have measured in the run that ours is.
+    fn fits(&self, theirs: &BwReport) -> Result<()> {
+        let Shape {
+            size,
+            requester,
+            bidirectional,
+            ..
+        } = self.shape;
+        if requester && !bidirectional {
+            // A passive peer sends what is on its stack; one that measured says so in all fields.
+            return theirs.is_idle_beside(size);
+        }
+        theirs.is_possible()
     }
 
     /// Says goodbye: the last handshake where the test has one, then waits for the end of the connection.
@@ -243,46 +268,61 @@ impl Session {
         test.metric == Metric::Latency && test.op != Op::Send
     }
 
-    /// Refuses a peer that has begun its next round while we are in this one. The number of QPs is not exchanged: a
-    /// peer with fewer says again what it said first.
-    fn refuse_fewer_qps(&self) -> Result<()> {
-        let Some(first) = self.remote.first() else {
-            return Ok(());
-        };
-        let again = |remote: &Endpoint| remote.qpn == first.qpn;
-        if let Some(theirs) = self.remote.iter().skip(1).position(again) {
-            bail!(
-                "the peer names its QPN {} again after {} QPs, and we have {}: give both ends the same -q",
-                first.qpn,
-                theirs + 1,
-                self.remote.len()
-            );
-        }
-        Ok(())
-    }
-
     /// One handshake per QP.
     fn all(&mut self, round: &'static str, idle: OnIdle<'_>) -> Result<()> {
         self.remote.resize(self.local.len(), Endpoint::default());
-        for (qp, (local, remote)) in (0..).zip(self.local.iter().zip(&mut self.remote)) {
-            *remote = self.exchange.handshake(round, qp, local, idle)?;
+        for index in 0..self.local.len() {
+            let qp = u32::try_from(index).unwrap_or(u32::MAX);
+            let said = self
+                .exchange
+                .handshake(round, qp, &self.local[index], idle)?;
+            self.heard(round, index, said)?;
         }
         Ok(())
     }
 
     /// One handshake of QP 0, bounded as those before the test.
     fn first(&mut self, round: &'static str, idle: OnIdle<'_>) -> Result<()> {
-        if let (Some(local), Some(remote)) = (self.local.first(), self.remote.first_mut()) {
-            *remote = self.exchange.handshake(round, 0, local, idle)?;
-        }
-        Ok(())
+        let Some(local) = self.local.first() else {
+            return Ok(());
+        };
+        let said = self.exchange.handshake(round, 0, local, idle)?;
+        self.heard(round, 0, said)
     }
 
     /// One handshake of QP 0, bounded by the peer's silence.
     fn barrier(&mut self, round: &'static str, idle: OnIdle<'_>) -> Result<()> {
-        if let (Some(local), Some(remote)) = (self.local.first(), self.remote.first_mut()) {
-            *remote = self.exchange.barrier(round, local, idle)?;
+        let Some(local) = self.local.first() else {
+            return Ok(());
+        };
+        let said = self.exchange.barrier(round, local, idle)?;
+        self.heard(round, 0, said)
+    }
+
+    /// Takes what the peer said about its QP `index`. Each round is about the same QPs in the same order, so a line
+    /// about another one is out of step: the peer has more of them than we, or fewer.
+    fn heard(&mut self, round: &'static str, index: usize, said: Endpoint) -> Result<()> {
+        let ours = self.local.len();
+        if round == "addresses" {
+            if let Some(first) = self.remote[..index]
+                .iter()
+                .position(|other| other.qpn == said.qpn)
+            {
+                bail!(
+                    "the peer names its QPN {} again after {} QPs, and we have {ours}: give both ends the same -q",
+                    said.qpn,
+                    index - first
+                );
+            }
+        } else if round != "test" && self.remote[index].qpn != said.qpn {
+            bail!(
+                "the peer names QPN {} where its QP {index}, QPN {}, was expected (round \"{round}\"): it has more QPs \
+                 than our {ours}, give both ends the same -q",
+                said.qpn,
+                self.remote[index].qpn
+            );
         }
+        self.remote[index] = said;
         Ok(())
     }
 }

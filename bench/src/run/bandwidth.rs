@@ -10,7 +10,9 @@ use super::flow::{Flow, WrId};
 use super::load::Load;
 use super::pacer::Pacer;
 use super::quiet::Quiet;
+use super::watch::{Standing, wrong_service};
 use super::window::{Phase, Window};
+use crate::exit;
 use crate::peer::Session;
 
 /// What a bandwidth measurement saw. Times are nanoseconds of the run's clock.
@@ -122,7 +124,8 @@ pub fn run<B: Backend>(
         posted: Vec::with_capacity(stamps),
         completed: Vec::with_capacity(stamps),
     };
-    bandwidth.drive()?;
+    bandwidth.drive().map_err(|error| bandwidth.told(error))?;
+    bandwidth.is_plausible()?;
     if let (true, Some(iters)) = (load.lossy, load.iters) {
         let arrivals = &mut bandwidth.ctx.arrivals;
         arrivals.sent += iters * bandwidth.flows.len() as u64;
@@ -146,12 +149,61 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
             if self.is_over(now) {
                 return Ok(());
             }
-            self.ctx
-                .look(now, self.done + self.received, self.session)?;
+            self.ctx.look(now, self.standing(), self.session)?;
             if count == 0 && self.pacer.is_none_or(|pacer| pacer.may_rest(now)) {
                 self.ctx.relax(now)?;
             }
         }
+    }
+
+    fn all(&self) -> Option<u64> {
+        Some(self.load.iters? * self.flows.len() as u64)
+    }
+
+    fn standing(&self) -> Standing {
+        let come = if self.load.receives {
+            self.received
+        } else {
+            self.done
+        };
+        Standing {
+            work: self.done + self.received,
+            left: self.all().map(|all| all.saturating_sub(come)),
+        }
+    }
+
+    /// Says how far the run was when a signal ended it.
+    fn told(&self, error: anyhow::Error) -> anyhow::Error {
+        if exit::status_of(&error) != exit::INTERRUPTED {
+            return error;
+        }
+        let messages = self.done + self.received;
+        let seconds = (self.last - self.first.unwrap_or(self.last)) as f64 / 1e9;
+        if messages == 0 || seconds <= 0.0 {
+            return error;
+        }
+        let bytes = messages as f64 * f64::from(self.load.size);
+        exit::interrupted(format!(
+            "interrupted by a signal after {messages} messages of {} bytes in {seconds:.2} s: {:.2} MiB/s until then",
+            self.load.size,
+            bytes / seconds / 1_048_576.0
+        ))
+    }
+
+    /// Refuses a result that is none: of a run in which nothing arrived, or to which the peer's did not fit.
+    fn is_plausible(&mut self) -> Result<()> {
+        if self.load.receives && self.received == 0 && self.rows.is_none() {
+            bail!(
+                "none of the peer's messages arrived: {}",
+                wrong_service(self.ctx.backend).unwrap_or_else(|| String::from(
+                    "its -c, --reversed or test differs from ours, or a firewall drops UDP 4791"
+                ))
+            );
+        }
+        if self.load.receives && self.all() == Some(self.received) {
+            self.ctx.note_full();
+        }
+        self.ctx.timed_end(self.ctx.clock.now())
     }
 
     fn post(&mut self) -> Result<()> {

@@ -8,7 +8,7 @@ use super::hugepages;
 use super::pattern::{FILLER, Pattern};
 use super::ring::Ring;
 use crate::exit::environment;
-use crate::spec::{LARGEST_OF_ALL, Metric, Op, Spec};
+use crate::spec::{Metric, Op, Spec};
 
 /// Memory that the separate places of a verified run may take, all QPs together.
 const VERIFY_BUDGET: u64 = 256 << 20;
@@ -89,12 +89,8 @@ impl Shape {
         } else {
             0
         };
-        // A stock peer does not say its -s, and -a goes up to 8 MiB.
-        let target_slot = if spec.is_requester() && !spec.bidirectional {
-            slot
-        } else {
-            slot.max(LARGEST_OF_ALL)
-        } + head;
+        // As perftest's, by our -s: a peer with a longer one is told so by its completion.
+        let target_slot = slot + head;
         let qps = u64::from(spec.qps);
         let post_list = u64::from(spec.post_list);
         let stride = spec.size.next_multiple_of(line.max(8)) + head;
@@ -199,7 +195,9 @@ impl Buffers {
     }
 
     /// Gives the memory its first content: the pattern where a peer's READs are checked, for write-lat zeros
-    /// where the peer writes (its receivers poll them) and [`FILLER`] in what is sent, random bytes elsewhere.
+    /// where the peer writes (its receivers poll them) and [`FILLER`] in what is sent, random bytes in what else
+    /// is sent or read. What is only written to gets zeros, so that the kernel brings its pages now and not while
+    /// packets wait; what the run does not touch is left alone.
     pub fn fill(&self, spec: &Spec, psns: &[Psn]) {
         if (spec.test.op, spec.test.metric) == (Op::Write, Metric::Latency) {
             let sent = self.tx(0, spec.size);
@@ -209,17 +207,23 @@ impl Buffers {
         }
         let target = usize::try_from(self.shape.target_slot).unwrap_or(0);
         let local = usize::try_from(self.shape.local_slot).unwrap_or(0);
-        let mut rng = fastrand::Rng::new();
+        let noise = Noise::new();
         for (qp, psn) in psns.iter().enumerate() {
             let region = &self.main(qp).0;
-            randomize(&mut rng, region, self.shape.local(qp), local);
+            let ours = self.shape.local(qp);
+            match spec.test.op {
+                _ if !spec.is_requester() => {}
+                Op::Write | Op::Send => noise.fill(region, ours, local),
+                Op::Read | Op::Atomic => region.fill(ours, local, 0),
+            }
             let start = self.shape.target(qp);
             match spec.test.op {
+                _ if spec.test.is_bandwidth() && spec.is_requester() && !spec.bidirectional => {}
                 Op::Read if spec.verify => {
                     Pattern::memory(*psn).fill(0, region, start, target);
                 }
-                Op::Read | Op::Atomic => randomize(&mut rng, region, start, target),
-                Op::Write | Op::Send => {}
+                Op::Read | Op::Atomic => noise.fill(region, start, target),
+                Op::Write | Op::Send => region.fill(start, target, 0),
             }
         }
     }
@@ -310,12 +314,24 @@ fn allocate(bytes: Option<usize>, spec: &Spec, agreed: Agreed) -> Result<Region>
     Region::zeroed(bytes, agreed.cycle as usize).ok_or_else(|| no_memory(Some(bytes), spec))
 }
 
-fn randomize(rng: &mut fastrand::Rng, region: &Region, offset: usize, len: usize) {
-    let mut block = [0; 4096];
-    for start in (0..len).step_by(block.len()) {
-        let bytes = &mut block[..(len - start).min(4096)];
-        rng.fill(bytes);
-        region.write(offset + start, bytes);
+/// Random bytes, drawn once and repeated: gigabytes are filled as fast as they are copied.
+struct Noise(Vec<u8>);
+
+impl Noise {
+    /// Bytes that are not repeated.
+    const LEN: usize = 1 << 20;
+
+    fn new() -> Self {
+        let mut bytes = vec![0; Self::LEN];
+        fastrand::fill(&mut bytes);
+        Self(bytes)
+    }
+
+    fn fill(&self, region: &Region, offset: usize, len: usize) {
+        for start in (0..len).step_by(self.0.len()) {
+            let bytes = self.0.len().min(len - start);
+            region.write(offset + start, &self.0[..bytes]);
+        }
     }
 }
 
@@ -325,8 +341,8 @@ fn no_memory(bytes: Option<usize>, spec: &Spec) -> anyhow::Error {
         |bytes| format!("{bytes} bytes"),
     );
     environment(format!(
-        "no memory for the buffers ({amount} for -s {} and -q {}): use smaller ones",
-        spec.size, spec.qps
+        "no memory for the buffers ({amount}, for each of -q {} QPs two slots of at least -s {} bytes): use smaller ones",
+        spec.qps, spec.size
     ))
 }
 
@@ -347,11 +363,15 @@ mod tests {
     }
 
     #[test]
-    fn a_passive_side_takes_the_largest_message_of_all() {
+    fn slots_are_as_long_as_our_longest_message() {
         let passive = shape(|spec| spec.qps = 3);
-        assert_eq!(passive.local_slot, 65_536);
-        assert_eq!(passive.target_slot, LARGEST_OF_ALL);
-        assert_eq!(passive.target(1), 3 * 65_536 + (8 << 20));
+        assert_eq!((passive.local_slot, passive.target_slot), (65_536, 65_536));
+        assert_eq!(passive.target(1), 4 * 65_536);
+        let small = shape(|spec| {
+            spec.size = 64;
+            spec.qps = 16_384;
+        });
+        assert_eq!(small.main_bytes(), Some(128 << 20));
         let client = shape(|spec| {
             spec.role = crate::spec::Role::Client {
                 host: String::new(),
@@ -359,6 +379,20 @@ mod tests {
             spec.size = 100;
         });
         assert_eq!((client.local_slot, client.target_slot), (4096, 4096));
+    }
+
+    #[test]
+    fn noise_fills_exactly_what_it_should() {
+        let noise = Noise::new();
+        let region = Region::zeroed(3 * Noise::LEN, 64).unwrap();
+        noise.fill(&region, 64, 2 * Noise::LEN + 5);
+        let mut bytes = vec![0; region.len()];
+        region.read(0, &mut bytes);
+        assert_eq!(bytes[..64], [0; 64]);
+        assert_eq!(bytes[64..64 + Noise::LEN], noise.0);
+        let end = 64 + 2 * Noise::LEN + 5;
+        assert_eq!(bytes[end - 5..end], noise.0[..5]);
+        assert!(bytes[end..].iter().all(|byte| *byte == 0));
     }
 
     #[test]
@@ -385,7 +419,7 @@ mod tests {
         });
         assert_eq!((own.regions(), own.region_of(2)), (3, 2));
         assert_eq!((own.local(2), own.target(2)), (0, 65_536));
-        assert_eq!(own.main_bytes(), Some(65_536 + (8 << 20)));
+        assert_eq!(own.main_bytes(), Some(2 * 65_536));
         let shared = shape(|spec| spec.qps = 3);
         assert_eq!((shared.regions(), shared.region_of(2)), (1, 0));
         assert_eq!(shared.main_bytes(), own.main_bytes().map(|bytes| 3 * bytes));

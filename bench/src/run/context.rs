@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, bail};
 use roce_engine::verbs::{Ah, Backend, Completion, Cq, Qp, QpAttr, QpState, Srq, Status};
 
 use super::clock::{MILLISECOND, RunClock};
@@ -11,8 +11,9 @@ use super::flow::WrId;
 use super::load::Load;
 use super::progress::{Goal, Progress};
 use super::quiet::Arrivals;
-use super::watch::Watch;
-use crate::peer::{Endpoint, Idle, Session};
+use super::watch::{Standing, Watch, wrong_service};
+use crate::exit;
+use crate::peer::{Endpoint, GONE, Idle, Session};
 use crate::spec::Spec;
 
 /// Completions that one poll takes.
@@ -54,6 +55,8 @@ pub struct Context<'r, B> {
     /// What can end the run from outside.
     pub watch: Watch,
     progress: Progress,
+    // RNR NAKs sent until all counted messages were here: more than that ask for messages that don't come.
+    full: Option<u64>,
     /// The queue that all QPs take receives from (`--use-srq`).
     pub srq: Option<Srq>,
     /// How many receives were posted and taken, where what is left serves the next measurement: per QP.
@@ -77,6 +80,7 @@ impl<'r, B: Backend> Context<'r, B> {
             clock: RunClock::start(),
             watch,
             progress: Progress::new(),
+            full: None,
             srq: None,
             receives: Vec::new(),
             arrivals: Arrivals::default(),
@@ -89,6 +93,7 @@ impl<'r, B: Backend> Context<'r, B> {
     /// Starts a measurement: what happened before it no longer counts.
     pub fn begin(&mut self, load: &Load) -> u64 {
         let now = self.clock.now();
+        self.full = None;
         self.watch.begin(now, load.sends);
         let both = u64::from(load.sends) + u64::from(load.receives);
         let goal = match (load.iters, self.spec.duration) {
@@ -202,19 +207,82 @@ impl<'r, B: Backend> Context<'r, B> {
         Ok(())
     }
 
-    /// Looks at the outside, if it is time to. `work` grows with all that arrives.
+    /// Looks at the outside, if it is time to.
     ///
     /// # Errors
     ///
     /// The run cannot end well any more.
     #[inline]
-    pub fn look(&mut self, now: u64, work: u64, session: &Session) -> Result<()> {
+    pub fn look(&mut self, now: u64, standing: Standing, session: &Session) -> Result<()> {
         if !self.watch.is_due(now) {
             return Ok(());
         }
-        self.progress.tick(now, work);
-        self.watch
-            .look(now, self.backend, work, || session.exchange().peer_closed())
+        self.progress.tick(now, standing.work);
+        self.watch.look(now, self.backend, standing, || {
+            session.exchange().peer_word()
+        })
+    }
+
+    /// Refuses the result of a run by the clock in which this end and its peer did not run at the same time.
+    ///
+    /// # Errors
+    ///
+    /// The peer refused all of its second half, or was through in its first three quarters.
+    pub fn timed_end(&self, now: u64) -> Result<()> {
+        let Some(span) = self.spec.duration else {
+            return Ok(());
+        };
+        let total = u64::try_from(span.total.as_nanos()).unwrap_or(u64::MAX);
+        let seconds = |nanos: u64| nanos as f64 / 1e9;
+        if let Some(at) = self.watch.spoke_at()
+            && now.saturating_sub(at) > total / 4
+        {
+            bail!(
+                "the peer was through {:.1} s before the end of -D {}: its -n or -D differs from ours, and no figure \
+                 of this run is right",
+                seconds(now - at),
+                span.total.as_secs()
+            );
+        }
+        let stalled = now.saturating_sub(self.watch.last_progress());
+        if stalled > total / 2 && self.counter("rcvd_rnr_err") > 0 {
+            bail!(
+                "the peer had no receive posted in the last {:.1} s of -D {}: it was through before, so its -n or -D \
+                 differs from ours, and no figure of this run is right",
+                seconds(stalled),
+                span.total.as_secs()
+            );
+        }
+        Ok(())
+    }
+
+    /// Notes that all counted messages are here.
+    pub fn note_full(&mut self) {
+        self.full = Some(self.counter("send_rnr_err"));
+    }
+
+    /// Returns what tells of messages beyond those that were counted, once the peer is done or gone.
+    pub fn surplus(&mut self) -> Option<String> {
+        let asked = self.counter("send_rnr_err").saturating_sub(self.full?);
+        let mut extra = 0;
+        let mut completions = [Completion::default(); POLL];
+        while let Ok(count @ 1..) = self.backend.poll_cq(self.cq, &mut completions) {
+            let received =
+                |c: &&Completion| c.status == Status::Success && WrId::decode(c.wr_id).receive;
+            extra += completions[..count].iter().filter(received).count();
+        }
+        (asked > 0 || extra > 0).then(|| {
+            format!(
+                "the peer sends more messages than our -n {}: its -n or -D differs from ours",
+                self.spec.iters
+            )
+        })
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let counters = self.backend.counters();
+        let found = counters.iter().find(|(other, _)| *other == name);
+        found.map_or(0, |(_, count)| *count)
     }
 
     fn note_activity(&mut self, now: u64) -> bool {
@@ -247,54 +315,81 @@ impl<'r, B: Backend> Context<'r, B> {
             self.watch.note_closed(now);
         }
         let more = self.watch.events(now, self.backend).err();
-        let mut text = format!(
-            "{what} {} failed with {} on {ends}: {}",
-            id.number,
-            completion.status,
-            likely_cause(completion.status, id.receive)
-        );
-        let mut notes = self.watch.hints();
-        notes.extend(more.map(|error| error.to_string()));
-        notes.extend(session.address_note());
-        for note in notes {
-            text.push_str("; ");
-            text.push_str(&note);
+        if let Some(error) = &more
+            && exit::status_of(error) == exit::INTERRUPTED
+        {
+            return exit::interrupted(error.to_string());
         }
-        anyhow!(text)
+        let text = format!(
+            "{what} {} failed with {} on {ends}",
+            id.number, completion.status
+        );
+        // A reason that the peer gave, or this end knows, needs no others; silence does.
+        let silent = matches!(completion.status, Status::RetryExcErr | Status::WrFlushErr);
+        let mut causes = if silent { self.certain() } else { Vec::new() };
+        causes.extend(more.map(|error| error.to_string()));
+        if !silent || causes.is_empty() {
+            causes.insert(0, likely_cause(completion.status, id.receive).to_owned());
+            causes.extend(session.address_note());
+        }
+        anyhow::Error::msg(format!("{text}: {}", causes.join("; ")))
     }
 
     /// Explains why a run ended early: the QPs, what was flushed, what is known of the peer and the network.
     pub fn explain(&mut self, error: anyhow::Error, session: &Session) -> anyhow::Error {
-        let text = format!("{error:#}");
-        // What a completion said is explained already.
-        if text.contains("IBV_WC_") || text.starts_with("verify") {
+        let status = exit::status_of(&error);
+        let mut text = format!("{error:#}");
+        // What a completion said is explained already, and a signal needs no cause.
+        if status == exit::INTERRUPTED || text.contains("IBV_WC_") || text.starts_with("verify") {
             return error;
         }
-        let ends = self.pairs.first().map(|pair| self.ends(pair).to_string());
-        let mut context = ends.map_or_else(
-            || String::from("test failed"),
-            |ends| format!("test failed on {ends}"),
-        );
         let mut notes = Vec::new();
-        if session.exchange().peer_closed() {
+        if let Some(pair) = self.pairs.first() {
+            notes.push(format!("on {}", self.ends(pair)));
+        }
+        if let Some(surplus) = self.surplus() {
+            text = format!("{surplus}; {text}");
+        }
+        let closed = session.exchange().peer_closed();
+        let known = self.certain();
+        if closed {
             self.watch.note_closed(self.clock.now());
             notes.push(self.flush());
+        } else if known.is_empty() {
+            notes.extend(session.address_note());
         }
-        let counters = self.backend.counters();
-        let arrived = counters.iter().find(|(name, _)| *name == "rcvd_pkts");
-        if arrived.is_some_and(|(_, count)| *count == 0) {
+        if known.is_empty() && self.counter("rcvd_pkts") == 0 {
             notes.push(String::from(
                 "no packet of the peer's has arrived: a firewall or a NAT may drop UDP 4791",
             ));
         }
-        let known = |note: &String| !text.contains(note.as_str());
-        notes.extend(self.watch.hints().into_iter().filter(known));
-        notes.extend(session.address_note());
+        // That the peer has left since is no news about an error of another kind.
+        let news = |note: &String| !note.contains(GONE) && !text.contains(note.as_str());
+        notes.extend(known.into_iter().filter(news));
         for note in notes {
-            context.push_str("; ");
-            context.push_str(&note);
+            text.push_str("; ");
+            text.push_str(&note);
         }
-        error.context(context)
+        exit::with_status(status, text)
+    }
+
+    /// Returns what is certain about why packets don't arrive, or answers: faults of our own making first.
+    fn certain(&self) -> Vec<String> {
+        let counters = self.backend.counters();
+        let broken: u64 = counters
+            .iter()
+            .filter(|(name, _)| name.starts_with("impair_"))
+            .map(|(_, count)| count)
+            .sum();
+        let ours = (broken > 0).then(|| {
+            format!(
+                "--impair at this end has dropped, delayed or changed {broken} packets on purpose"
+            )
+        });
+        ours.into_iter()
+            .chain(self.watch.hints())
+            .chain(wrong_service(self.backend))
+            .collect()
     }
 
     /// Puts the QPs into error and says what became of the requests that they had.

@@ -37,8 +37,8 @@ impl fmt::Display for Ends {
 pub const fn likely_cause(status: Status, receive: bool) -> &'static str {
     match status {
         Status::RetryExcErr => {
-            "no acknowledgement within the retries: the peer process died or ended early, a firewall or a \
-             NAT drops UDP 4791, or packets are too long for the path (try a smaller -m)"
+            "no acknowledgement within the retries: the peer hangs or its -c differs, a firewall or a NAT drops \
+             UDP 4791, or packets are too long for the path (try a smaller -m)"
         }
         Status::RnrRetryExcErr => {
             "the peer has no receive posted: it runs another test or stopped receiving"

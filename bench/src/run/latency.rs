@@ -1,6 +1,6 @@
 //! The latency loops: one message at a time, to and fro or there and back.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use roce_engine::verbs::{Backend, Completion, Region};
 
 use super::checks::Checks;
@@ -8,8 +8,9 @@ use super::context::{Context, POLL};
 use super::flow::{Action, Flow, WrId};
 use super::load::Load;
 use super::quiet::Quiet;
+use super::watch::{Standing, wrong_service};
 use super::window::{Phase, Window};
-use crate::exit::environment;
+use crate::exit::{self, environment};
 use crate::peer::Session;
 
 /// Stamps that a run by the clock keeps: its table needs none, its percentiles some.
@@ -89,12 +90,14 @@ pub fn run<B: Backend>(
         seen: 0,
         quiet,
     };
-    match load.action {
-        Action::Write if with_imm => latency.send(!is_client, Some(target))?,
-        Action::Write => latency.write(is_client, target)?,
-        Action::Send => latency.send(is_client, None)?,
-        Action::Read | Action::Add | Action::Swap => latency.fetch()?,
-    }
+    let end = match load.action {
+        Action::Write if with_imm => latency.send(!is_client, Some(target)),
+        Action::Write => latency.write(is_client, target),
+        Action::Send => latency.send(is_client, None),
+        Action::Read | Action::Add | Action::Swap => latency.fetch(),
+    };
+    end.map_err(|error| latency.told(error))?;
+    latency.is_plausible()?;
     if let (true, Some(iters)) = (load.lossy, load.iters) {
         let arrived = latency.flow.received + latency.seen;
         latency.ctx.arrivals.sent += iters;
@@ -113,6 +116,43 @@ pub fn run<B: Backend>(
 }
 
 impl<B: Backend> Latency<'_, '_, B> {
+    fn standing(&self) -> Standing {
+        let come = match self.load.action {
+            Action::Write | Action::Send => self.flow.received + self.seen,
+            Action::Read | Action::Add | Action::Swap => self.flow.completed,
+        };
+        Standing {
+            work: self.flow.completed + self.flow.received + self.seen,
+            left: self.load.iters.map(|iters| iters.saturating_sub(come)),
+        }
+    }
+
+    /// Says how far the run was when a signal ended it.
+    fn told(&self, error: anyhow::Error) -> anyhow::Error {
+        if exit::status_of(&error) != exit::INTERRUPTED || self.stamps.is_empty() {
+            return error;
+        }
+        exit::interrupted(format!(
+            "interrupted by a signal after {} messages of {} bytes",
+            self.flow.posted, self.load.size
+        ))
+    }
+
+    /// Refuses a result to which the peer's did not fit.
+    fn is_plausible(&mut self) -> Result<()> {
+        let arrived = self.flow.received + self.seen;
+        if self.load.lossy
+            && arrived == 0
+            && let Some(reason) = wrong_service(self.ctx.backend)
+        {
+            bail!("none of the peer's messages arrived: {reason}");
+        }
+        if self.load.receives && self.load.iters == Some(self.flow.received) {
+            self.ctx.note_full();
+        }
+        self.ctx.timed_end(self.ctx.clock.now())
+    }
+
     /// Both ends poll their memory. The server writes first.
     fn write(&mut self, is_client: bool, target: (&Region, usize)) -> Result<()> {
         let (region, start) = target;
@@ -241,8 +281,8 @@ impl<B: Backend> Latency<'_, '_, B> {
         while self.ctx.clock.now() < until {
             self.ctx.backend.progress()?;
             let now = self.ctx.clock.now();
-            let work = self.flow.completed + self.flow.received + self.seen;
-            self.ctx.look(now, work, self.session)?;
+            let standing = self.standing();
+            self.ctx.look(now, standing, self.session)?;
         }
         Ok(())
     }
@@ -277,8 +317,8 @@ impl<B: Backend> Latency<'_, '_, B> {
             if self.is_quiet(now) {
                 return Ok(false);
             }
-            let work = self.flow.completed + self.flow.received + self.seen;
-            self.ctx.look(now, work, self.session)?;
+            let standing = self.standing();
+            self.ctx.look(now, standing, self.session)?;
             self.ctx.relax(now)?;
         }
         Ok(true)

@@ -9,6 +9,7 @@ use super::context::{Context, POLL};
 use super::flow::{Flow, Signal, WrId};
 use super::load::Load;
 use super::ring::Ring;
+use super::watch::Standing;
 use crate::peer::Session;
 use crate::spec::Spec;
 
@@ -78,7 +79,11 @@ fn one<B: Backend>(
             flow.completed = id.number + 1;
         }
         let now = ctx.clock.now();
-        ctx.look(now, flow.completed, session)?;
+        let standing = Standing {
+            work: flow.completed,
+            left: Some(count - flow.completed),
+        };
+        ctx.look(now, standing, session)?;
         if taken == 0 {
             ctx.relax(now)?;
         }

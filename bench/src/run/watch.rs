@@ -7,6 +7,9 @@ use anyhow::{Result, bail};
 use roce_engine::verbs::{AsyncEvent, Backend};
 
 use super::clock::{MILLISECOND, SECOND};
+use crate::exit::interrupted;
+use crate::peer::{DIFFERING, GONE, Word};
+use crate::spec::{Metric, Op, Spec, Test};
 
 /// How often the outside is looked at: a system call or two.
 const INTERVAL: u64 = MILLISECOND;
@@ -17,8 +20,17 @@ const COMPLAINT_GRACE: u64 = SECOND * 4 / 5;
 const RECEIVER_GRACE: u64 = SECOND / 2;
 /// How long a receiver may answer that it is not ready while nothing else moves.
 const UNREADY: u64 = 10 * SECOND;
-/// How long nothing at all may arrive.
-const SILENCE: u64 = 60 * SECOND;
+/// How long nothing at all may arrive where this end's own pace has pauses.
+const PACED_SILENCE: u64 = 60 * SECOND;
+
+/// How far a loop is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Standing {
+    /// Grows with all that arrives or completes.
+    pub work: u64,
+    /// What is missing, unless the clock or a signal ends the loop.
+    pub left: Option<u64>,
+}
 
 /// What ended a run without end.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,6 +50,15 @@ pub struct Watch {
     next: u64,
     work: u64,
     last_progress: u64,
+    // Packets that had arrived when that was last looked at, and when it was another number.
+    packets: u64,
+    last_packet: u64,
+    // When the peer's next TCP message, which belongs to what comes after the loop, was first seen.
+    spoke_at: Option<u64>,
+    // How long nothing may arrive.
+    silence: u64,
+    // The peer says no goodbye: that it is through looks like its death.
+    mute: bool,
     closed_at: Option<u64>,
     complaint: Option<(u64, String)>,
     // How long the transport may take to give up on a dead peer.
@@ -48,11 +69,22 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Makes a watch whose signals set `stop`; `qp_timeout` is the coded ack timeout of the QPs.
-    pub fn new(stop: Arc<AtomicBool>, qp_timeout: u8) -> Self {
+    /// Makes the watch of a run, whose signals set `stop`.
+    pub fn new(stop: Arc<AtomicBool>, spec: &Spec) -> Self {
         // Eight attempts, each of up to four times the coded time.
-        let transport = (4096_u64 << qp_timeout.min(31)).saturating_mul(8 * 4);
+        let transport = (4096_u64 << spec.qp_timeout.min(31)).saturating_mul(8 * 4);
+        let bound = u64::try_from(spec.connect_timeout.as_nanos()).unwrap_or(u64::MAX);
+        let paced = spec.pace.rate.is_some() || spec.pace.latency_gap_us > 0;
         Self {
+            packets: 0,
+            last_packet: 0,
+            spoke_at: None,
+            silence: if paced {
+                bound.max(PACED_SILENCE)
+            } else {
+                bound
+            },
+            mute: spec.test == Test::new(Op::Write, Metric::Latency),
             stop,
             endless: false,
             next: 0,
@@ -73,6 +105,8 @@ impl Watch {
         }
         self.work = 0;
         self.last_progress = now;
+        self.last_packet = now;
+        self.spoke_at = None;
         self.next = now;
     }
 
@@ -95,7 +129,17 @@ impl Watch {
         now >= self.next
     }
 
-    /// Looks at signals, the device's events and the peer's connection. `work` grows with all that arrives.
+    /// Returns since when the peer waits for what comes after the loop.
+    pub const fn spoke_at(&self) -> Option<u64> {
+        self.spoke_at
+    }
+
+    /// Returns when something completed last.
+    pub const fn last_progress(&self) -> u64 {
+        self.last_progress
+    }
+
+    /// Looks at signals, the device's events and the peer's connection.
     ///
     /// # Errors
     ///
@@ -104,17 +148,21 @@ impl Watch {
         &mut self,
         now: u64,
         backend: &mut B,
-        work: u64,
-        closed: impl FnOnce() -> bool,
+        standing: Standing,
+        word: impl FnOnce() -> Word,
     ) -> Result<()> {
         self.next = now + INTERVAL;
-        if work != self.work {
-            self.work = work;
+        if standing.work != self.work {
+            self.work = standing.work;
             self.last_progress = now;
         }
         self.events(now, backend)?;
-        if self.closed_at.is_none() && closed() {
-            self.closed_at = Some(now);
+        if self.closed_at.is_none() && self.spoke_at.is_none() {
+            match word() {
+                Word::None => {}
+                Word::Spoke => self.spoke_at = Some(now),
+                Word::Closed => self.closed_at = Some(now),
+            }
         }
         if self.endless && self.end().is_some() {
             return Ok(());
@@ -123,27 +171,60 @@ impl Watch {
         if let Some((_, text)) = self
             .complaint
             .as_ref()
-            .filter(|(at, _)| since(*at) > COMPLAINT_GRACE)
+            .filter(|(at, _)| self.closed_at.is_none() && since(*at) > COMPLAINT_GRACE)
         {
             bail!("{text}");
         }
         if self.closed_at.is_some_and(|at| since(at) > self.grace) {
-            bail!(
-                "the peer closed its TCP connection before the test was done: its process died or gave up"
-            );
+            bail!("{}", self.left(standing));
         }
         let silence = now.saturating_sub(self.last_progress);
         if silence > UNREADY && now >= self.unready_next {
             self.unready_next = now + SECOND;
             self.receiver_is_ready(backend)?;
         }
-        if silence > SILENCE {
-            bail!(
-                "nothing has arrived for {} s: the peer's options may differ from ours (-n, -s, -q, -a, -b, -D)",
-                SILENCE / SECOND
-            );
+        if let Some(reason) = self.silence(now, backend.activity(), standing) {
+            bail!("{}", wrong_service(backend).unwrap_or(reason));
         }
         Ok(())
+    }
+
+    /// Says so if a peer waits for us, or nothing comes from it, for too long. `packets` changes with all that come.
+    fn silence(&mut self, now: u64, packets: u64, standing: Standing) -> Option<String> {
+        if packets != self.packets {
+            (self.packets, self.last_packet) = (packets, now);
+        }
+        let last = self.last_packet.max(self.last_progress);
+        let silence = now.saturating_sub(last.max(self.spoke_at.unwrap_or(0)));
+        if self.endless || silence <= self.silence {
+            return None;
+        }
+        let missing = missing(standing);
+        Some(if self.spoke_at.is_some() {
+            format!(
+                "the peer is through with its test, its next TCP message is here, and this end waits for {missing}: \
+                 its {DIFFERING} differs from ours"
+            )
+        } else {
+            format!(
+                "nothing has arrived for {} s (--connect-timeout) and this end waits for {missing}: the peer hangs, \
+                 or its {DIFFERING} differs from ours",
+                self.silence.div_ceil(SECOND)
+            )
+        })
+    }
+
+    /// Says that the peer left.
+    fn left(&self, standing: Standing) -> String {
+        let missing = missing(standing);
+        if self.mute {
+            format!(
+                "the peer is through with its test or its process is gone: {GONE}, and this end waits for {missing}: \
+                 give both ends the same -n and -D"
+            )
+        } else {
+            format!("the peer's process is gone: {GONE}, and this end waits for {missing}")
+        }
     }
 
     /// Refuses to wait longer for a receiver whose only answers are that it is not ready: with the retries of
@@ -170,7 +251,7 @@ impl Watch {
     /// A signal came, or a QP or CQ is broken.
     pub fn events<B: Backend>(&mut self, now: u64, backend: &mut B) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) && !self.endless {
-            bail!("interrupted by a signal");
+            return Err(interrupted("interrupted by a signal"));
         }
         while let Some(event) = backend.poll_event() {
             self.event(now, event)?;
@@ -230,11 +311,12 @@ impl Watch {
 
     /// Returns what is known of the peer and the path, to explain a failure.
     pub fn hints(&self) -> Vec<String> {
-        let closed = self
-            .closed_at
-            .map(|_| String::from("the peer's process is gone: its TCP connection is closed"));
+        // Who is gone does not answer: no word of the network's adds to that.
+        if self.closed_at.is_some() {
+            return vec![format!("the peer's process is gone: {GONE}")];
+        }
         let complaint = self.complaint.as_ref().map(|(_, text)| text.clone());
-        closed.into_iter().chain(complaint).collect()
+        complaint.into_iter().collect()
     }
 
     /// Notes that the peer's connection is closed.
@@ -242,3 +324,25 @@ impl Watch {
         self.closed_at.get_or_insert(now);
     }
 }
+
+fn missing(standing: Standing) -> String {
+    match standing.left {
+        None => String::from("its end"),
+        Some(1) => String::from("1 more message"),
+        Some(left) => format!("{left} more messages"),
+    }
+}
+
+/// Says so if packets of another service than this end's have been dropped: nothing in the exchange tells of `-c`.
+pub fn wrong_service<B: Backend>(backend: &B) -> Option<String> {
+    let counters = backend.counters();
+    let (_, count) = counters
+        .iter()
+        .find(|(name, count)| *name == "drop_wrong_service" && *count > 0)?;
+    Some(format!(
+        "the peer's -c differs from ours: {count} packets of another service than this end's were dropped"
+    ))
+}
+
+#[cfg(test)]
+mod tests;

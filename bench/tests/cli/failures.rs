@@ -151,7 +151,24 @@ fn a_signal_ends_a_run_in_order() {
     std::thread::sleep(Duration::from_millis(700));
     client.interrupt();
     let said = client.finish();
-    said.assert_code(1);
-    assert!(said.err.contains("interrupted by a signal"), "{}", said.err);
-    server.finish().assert_code(1);
+    said.assert_code(130);
+    let words = said
+        .err
+        .strip_prefix("roce: interrupted by a signal after ");
+    let words = words.unwrap_or_else(|| panic!("{said:#?}"));
+    assert!(words.contains("messages of 65536 bytes in"), "{said:#?}");
+    assert_eq!(words.lines().count(), 1, "{said:#?}");
+    let left = server.finish();
+    left.assert_code(1);
+    assert!(
+        left.err.contains("its TCP connection is closed"),
+        "{left:#?}"
+    );
+    assert!(!left.err.contains("differ"), "{left:#?}");
+    let lab = Running::start("read-bw -D 30 --lab");
+    std::thread::sleep(Duration::from_millis(1500));
+    lab.interrupt();
+    let said = lab.finish();
+    said.assert_code(130);
+    assert_eq!(said.err.lines().count(), 1, "{said:#?}");
 }

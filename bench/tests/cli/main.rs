@@ -10,6 +10,7 @@ mod forms;
 mod hand;
 mod honesty;
 mod lab;
+mod mismatch;
 mod options;
 mod pace;
 mod pairs;

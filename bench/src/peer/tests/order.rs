@@ -145,7 +145,7 @@ fn a_peer_with_fewer_qps_is_told_from_one_with_as_many() {
         qps: 4,
         ..bandwidth(Op::Write)
     };
-    let two = [0, 1, 0, 1].map(|qp| Step::Message(healthy_qp(108, qp)));
+    let two = [0, 1, 0].map(|qp| Step::Message(healthy_qp(108, qp)));
     let steps: Vec<Step> = script(&PREFIX)
         .into_iter()
         .chain(two)

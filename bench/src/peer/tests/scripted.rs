@@ -28,6 +28,11 @@ pub(super) enum Step {
 pub(super) const GID_LINE: &[u8; 108] = b"0000:0001:5cfb01:36bcce:00000101:00007fd5400b9000:\
     00:00:00:00:00:00:00:00:00:00:ff:ff:7f:00:00:01:00000000:\0";
 
+/// The line of a peer's QP, counted from 0.
+pub(super) fn line_of(qp: u8) -> Step {
+    Step::Message(healthy_qp(108, qp))
+}
+
 /// What a healthy peer sends in a message of that many bytes.
 pub(super) fn healthy(bytes: usize) -> Vec<u8> {
     match bytes {
