@@ -167,14 +167,15 @@ impl Follower {
         }
         let expected = *flow.next.get_or_insert(packet.psn);
         let ahead = packet.psn.wrapping_sub(expected) & 0xff_ffff;
-        let silent = time - flow.last_time.min(flow.last_answer) >= TIMER_NS;
+        // Frames of two directions are captured on two processors: their times may cross.
+        let silent = time.saturating_sub(flow.last_time.min(flow.last_answer)) >= TIMER_NS;
         flow.last_time = time;
         if ahead >= 1 << 23 && packet.is_reliable() {
             flow.reasons |= silent;
             // The clock of an emulated peer runs on while its processor waits for ours, so its timer may run out
             // at any time. What it may not do is to repeat what was acknowledged long before.
             let index = flow.passed.saturating_sub((1 << 24) - u64::from(ahead));
-            let open = index >= flow.acked || time - flow.acked_time < STALL_NS;
+            let open = index >= flow.acked || time.saturating_sub(flow.acked_time) < STALL_NS;
             let explained = flow.reasons || !ours && open;
             let side = self.side(ours);
             side.resent += 1;

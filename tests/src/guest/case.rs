@@ -241,6 +241,10 @@ impl Case {
         ];
         words.extend(self.common_words(port));
         words.extend(self.choice.ours.iter().cloned());
+        if !self.choice.is_faulty() {
+            // An emulated peer stands still for longer than seven of the default timeouts when the machine is busy.
+            words.extend(["-u", "16"].map(str::to_owned));
+        }
         if self.role == Role::Client {
             let over_v6 = words.iter().any(|word| word == "--ipv6-addr");
             words.push(

@@ -181,7 +181,16 @@ fn bandwidth(test: Test) -> Vec<Choice> {
         Choice::new("--report_gbits"),
         Choice::new("-b --report-both"),
         Choice::new("--reversed"),
+        Choice::new("-q 2 --mr_per_qp"),
     ];
+    if test == Test::SendBw {
+        list.push(
+            Choice::new("--rate_limit 0.02 --rate_limit_type SW").with("-s 4096 -t 16 -n 80"),
+        );
+    } else {
+        // Before 25.07 a warm-up waits for ever where not every request is signaled.
+        list.push(Choice::new("--perform_warm_up").with("-Q 1 -t 16 -n 32"));
+    }
     // More requests than the depth, or it would be lowered to their number.
     list.push(match test.has_sizes() {
         true => Choice::new("-t 512").with("-s 16384 -n 640"),

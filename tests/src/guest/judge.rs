@@ -188,7 +188,11 @@ fn transported(case: &Case, story: &Story, faults: &mut Vec<String>) {
     }
     if let Some(n) = case.expected_iterations() {
         let sweep: u64 = (1..=case.sizes()).map(|power| 1 << power).sum();
-        let bytes = n * if case.has("-a") { sweep } else { case.size() };
+        let warm_up = match case.has("--perform_warm_up") {
+            true => case.value("-t").unwrap_or(0),
+            false => 0,
+        };
+        let bytes = (n + warm_up) * if case.has("-a") { sweep } else { case.size() };
         for (name, side, sends) in directions(case, story) {
             let wanted = if sends { bytes } else { 0 };
             if side.bytes != wanted {

@@ -1,4 +1,5 @@
-//! What may go wrong between two hosts, with a real peer: each ends well, or with its cause in plain words.
+//! What may go wrong between two hosts, with a real peer: each ends well, or with its cause in plain words; and
+//! other scripted meetings with one.
 
 use core::time::Duration;
 
@@ -7,8 +8,10 @@ use roce_tests::guest::duel::Ground;
 use roce_tests::guest::{Guest, net};
 use roce_tests::process::Reply;
 
+mod endless;
 mod options;
 mod path;
+mod script;
 mod time;
 
 /// One thing that goes wrong.
@@ -28,7 +31,14 @@ impl Fault {
 
 /// All of them.
 pub(crate) fn all() -> Vec<Fault> {
-    [time::FAULTS, options::FAULTS, path::FAULTS].concat()
+    [
+        script::FAULTS,
+        time::FAULTS,
+        endless::FAULTS,
+        options::FAULTS,
+        path::FAULTS,
+    ]
+    .concat()
 }
 
 /// The guest and our command.
@@ -41,13 +51,14 @@ pub(crate) struct Field<'a> {
 const LIMIT: Duration = Duration::from_secs(100);
 
 impl Field<'_> {
-    /// The stock side's command line; as a client of ours with our address.
+    /// The stock side's command line; with our address as a client of ours.
     fn stock(&self, program: &str, options: &str, is_client: bool) -> String {
         let port = self.ground.port;
         let server = if is_client { net::OUR_V4 } else { "" };
         format!("{program} -d rxe0 -F -p {port} {options} {server}")
     }
 
+    /// Our command line, the device and the port put in.
     fn our_words(&self, words: &str) -> Vec<String> {
         let mut all: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
         let port = self.ground.port.to_string();

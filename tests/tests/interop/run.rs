@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicU16, Ordering};
 use core::time::Duration;
+use std::collections::HashSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::thread::{Scope, ScopedJoinHandle};
@@ -12,7 +13,7 @@ use roce_tests::capture::Capture;
 use roce_tests::command;
 use roce_tests::guest::case::{Case, Peer};
 use roce_tests::guest::duel::{self, Duel, Ground};
-use roce_tests::guest::{Guest, Image, judge};
+use roce_tests::guest::{Guest, Image, judge, matrix};
 
 use super::document;
 use super::faults::{Fault, Field};
@@ -57,6 +58,12 @@ pub(crate) fn all(
         folder,
         keep: options.keep,
     };
+    // A full run that is cut off has at least been through these.
+    let first: HashSet<String> = matrix::rotated(&options.links)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    let first = &first;
     let results = std::thread::scope(|scope| {
         let threads: Vec<_> = Peer::ALL
             .into_iter()
@@ -66,8 +73,8 @@ pub(crate) fn all(
                     .filter(|case| case.path.peer == peer)
                     .cloned()
                     .collect();
-                // An MTU is set once.
-                own.sort_by_key(|case| case.path.mtu);
+                // An MTU is set once in each half.
+                own.sort_by_key(|case| (!first.contains(&case.to_string()), case.path.mtu));
                 let faults: Vec<Fault> = faults
                     .iter()
                     .filter(|(of, _)| *of == peer)
@@ -289,7 +296,7 @@ fn say(duel: &Duel, capture: Capture, keep: bool) -> (bool, String) {
 }
 
 /// A TCP port that no run before had, so that none meets the remains of another.
-fn next_port() -> u16 {
+pub(crate) fn next_port() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(18515);
     NEXT.fetch_add(1, Ordering::Relaxed)
 }
