@@ -6,6 +6,7 @@ mod build;
 mod compare;
 mod generate;
 mod help;
+mod lab;
 mod options;
 mod refused;
 mod values;
@@ -19,6 +20,7 @@ use clap_complete::Shell;
 
 pub use compare::CompareSpec;
 pub use generate::{completions, manual};
+pub use lab::{LabAction, LabUp, Side};
 
 use crate::exit;
 use crate::spec::{Metric, Op, Spec, Test};
@@ -35,6 +37,8 @@ pub enum Command {
     },
     /// All tests over all backends.
     Compare(CompareSpec),
+    /// The network of two hosts with names.
+    Lab(LabAction),
     /// Manual pages, into a folder.
     Man(PathBuf),
     /// Completions for a shell, on stdout.
@@ -106,6 +110,8 @@ enum Sub {
     AtomicLat(options::TestOptions),
     /// All tests over every backend of this machine: one table, one report
     Compare(compare::CompareOptions),
+    /// A private network of two hosts, for AF_XDP and for trying things out (as root)
+    Lab(lab::LabOptions),
     /// Write the manual pages into a folder
     Man {
         /// The folder, as in /usr/local/share/man/man1; it is made if it is not there
@@ -138,6 +144,7 @@ impl Sub {
                     .map(Command::Compare)
                     .map_err(|text| usage("compare", &text));
             }
+            Self::Lab(options) => return Ok(Command::Lab(options.action)),
             Self::Man { folder } => return Ok(Command::Man(folder)),
             Self::Completions { shell } => return Ok(Command::Completions(shell)),
         };

@@ -3,6 +3,7 @@
 //! Each cell is a run of this program in the lab, in processes of its own, so that it is what a user would measure
 //! by hand. Rounds go through all cells in turn, so that a drift of the machine hits all alike.
 
+mod ceiling;
 mod cell;
 mod file;
 mod plan;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
+pub use ceiling::Ceiling;
 pub use file::{Comparison, Failure, Round, SkippedBackend};
 pub use plan::{Plan, Row};
 
@@ -37,6 +39,9 @@ pub fn run(spec: &CompareSpec) -> Result<u8> {
     println!("{}", table::results(&plan, &comparison));
     if plan.rounds > 1 {
         println!("{}", table::variance(&plan, &comparison));
+    }
+    if plan.ceiling {
+        println!("{}", table::ceilings(&plan, &comparison));
     }
     for failure in &comparison.failures {
         println!("{}", table::failure(failure));
@@ -70,6 +75,7 @@ fn measure(plan: &Plan, environment: Environment, stop: &AtomicBool) -> Result<C
         rounds: plan.rounds,
         skipped_backends: plan.skipped.clone(),
         failures: Vec::new(),
+        ceilings: Vec::new(),
         environment,
     };
     for round in 1..=plan.rounds {
@@ -90,6 +96,10 @@ fn measure(plan: &Plan, environment: Environment, stop: &AtomicBool) -> Result<C
                             reason: format!("{error:#}"),
                         }),
                     }
+                }
+                if plan.ceiling {
+                    let bare = ceiling::measure(backend, row, plan.duration / 2)?;
+                    comparison.ceilings.push(Ceiling { round, ..bare });
                 }
                 bar.inc(1);
             }

@@ -2,6 +2,7 @@
 //! parent, so that a lab run is the two-process path.
 
 mod hosts;
+pub mod named;
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -153,6 +154,22 @@ fn failed(what: &str, status: Option<ExitStatus>, complaints: &str) -> anyhow::E
 #[must_use]
 pub fn cannot_make_hosts() -> Option<String> {
     hosts::cannot()
+}
+
+/// Opens a bare AF_XDP socket on each of two new hosts; the calling thread stays on one of them.
+///
+/// # Errors
+///
+/// Hosts or sockets can't be made.
+pub(crate) fn bare_ends() -> Result<[backend_afxdp::Bare; 2]> {
+    let open = || {
+        backend_afxdp::Bare::open(&backend_afxdp::Config::new(hosts::INTERFACE))
+            .map_err(|error| environment(error.to_string()))
+    };
+    let hosts = Hosts::new()?;
+    let near = open()?;
+    hosts.enter_server()?;
+    Ok([near, open()?])
 }
 
 /// Makes two hosts for a device that needs an interface of its own.

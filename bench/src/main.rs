@@ -20,6 +20,7 @@ fn main() -> ExitCode {
             test(&spec).map(|()| 0)
         }
         Command::Compare(spec) => compare::run(&spec),
+        Command::Lab(action) => lab::named::run(&action),
         Command::Man(folder) => cli::manual(&folder).map(|pages| {
             say(&format!("{pages} pages in {}", folder.display()));
             0

@@ -37,6 +37,9 @@ pub(super) struct CompareOptions {
     /// Measured seconds of a cell, after a quarter of them as warm-up [default: 2, with --quick 0.4]
     #[arg(long, value_name = "S", value_parser = values::seconds)]
     duration: Option<Duration>,
+    /// Measure beside each cell what its bare path gives: the same packets with no protocol
+    #[arg(long)]
+    ceiling: bool,
     /// One short round
     #[arg(long)]
     quick: bool,
@@ -58,6 +61,8 @@ pub struct CompareSpec {
     pub rounds: u32,
     /// How long a cell is measured.
     pub duration: Duration,
+    /// Whether the bare paths are measured beside them.
+    pub ceiling: bool,
     /// Where the report goes.
     pub report: Option<PathBuf>,
 }
@@ -89,6 +94,7 @@ impl CompareOptions {
             backends: self.backends,
             rounds: self.rounds.unwrap_or(rounds),
             duration,
+            ceiling: self.ceiling,
             report: self.report,
         })
     }

@@ -90,6 +90,7 @@ pub(super) fn command() -> clap::Command {
         roce = roce.mut_subcommand(test.name(), |command| of_test(command, test));
     }
     roce.mut_subcommand("compare", |command| command.after_help(STATUSES))
+        .mut_subcommand("lab", |command| command.after_help(STATUSES))
 }
 
 /// Hides what a test does not have, and says its own defaults.

@@ -109,7 +109,7 @@ const OPTIONS: &[Refused] = &[
 
 /// Options of the design, not of perftest.
 const OURS: &[Refused] = &[
-    long("ceiling", "measure the bare path with iperf3 beside it"),
+    long("ceiling", "use roce compare --ceiling"),
     long("create-rxe", "use --backends udp"),
     long(
         "against",
@@ -185,7 +185,6 @@ pub(super) fn command(given: &str) -> Option<String> {
         }
         "check" => "a test says what is wrong with its path; try: roce write-bw -n 5 SERVER",
         "inspect" => "open the file of --pcap in Wireshark or tshark",
-        "lab" => "use the option --lab of a test, as in: roce write-bw --lab",
         "raw-ethernet-bw" | "raw-ethernet-lat" => RAW,
         _ => {
             let test =

@@ -4,6 +4,7 @@ use core::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::ceiling::Ceiling;
 use super::plan::Row;
 use crate::json::{Environment, Run};
 
@@ -19,6 +20,9 @@ pub struct Comparison {
     /// Cells that failed.
     #[serde(default)]
     pub failures: Vec<Failure>,
+    /// What the bare paths gave beside them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ceilings: Vec<Ceiling>,
     /// The machine.
     pub environment: Environment,
 }

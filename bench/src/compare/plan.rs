@@ -70,6 +70,8 @@ pub struct Plan {
     pub rounds: u32,
     /// How long a cell is measured.
     pub duration: Duration,
+    /// Whether the bare paths are measured beside them.
+    pub ceiling: bool,
 }
 
 impl Plan {
@@ -91,6 +93,7 @@ impl Plan {
             skipped: Vec::new(),
             rounds: spec.rounds,
             duration: spec.duration,
+            ceiling: spec.ceiling,
         };
         for name in BACKENDS {
             if !spec.backends.is_empty() && !spec.backends.iter().any(|chosen| chosen == name) {

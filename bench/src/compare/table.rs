@@ -109,6 +109,56 @@ pub(super) fn variance(plan: &Plan, comparison: &Comparison) -> String {
     format!("How far the rounds differ:\n{table}")
 }
 
+/// Returns the table of the bare paths, and how much of them the tests reach.
+pub(super) fn ceilings(plan: &Plan, comparison: &Comparison) -> String {
+    let header = [
+        "test",
+        "bytes",
+        "backend",
+        "figure",
+        "bare path",
+        "the test",
+        "share",
+    ];
+    let mut table = new_table(header.map(str::to_owned).to_vec());
+    for row in &plan.rows {
+        let bandwidth = row.test.is_bandwidth();
+        let (name, unit, value) = COLUMNS[if bandwidth { 0 } else { 2 }];
+        for backend in &plan.backends {
+            let mut bare: Vec<f64> = comparison
+                .ceilings
+                .iter()
+                .filter(|one| &one.backend == backend && one.test == row.test.name())
+                .filter(|one| one.size_bytes == row.size)
+                .filter_map(|one| one.path_gbps.or(one.path_half_rtt_us))
+                .collect();
+            bare.sort_unstable_by(f64::total_cmp);
+            let reached = Figure::of(comparison.of(backend, row), value);
+            let (Some(bare), Some(reached)) = (bare.get(bare.len() / 2), reached) else {
+                continue;
+            };
+            let share = if bandwidth {
+                format!("{:.0} %", reached.median / bare * 100.0)
+            } else {
+                format!("{:.2} times", reached.median / bare)
+            };
+            let mut cells = start(row);
+            cells.extend([
+                backend.clone(),
+                format!("{name} {unit}"),
+                number(*bare),
+                number(reached.median),
+                share,
+            ]);
+            table.add_row(cells);
+        }
+    }
+    format!(
+        "Bare paths, the same packets with no protocol; for latencies a data packet and an acknowledgement each \
+         way:\n{table}"
+    )
+}
+
 /// Returns what is said about a cell that failed.
 pub(super) fn failure(failure: &Failure) -> String {
     format!(

@@ -13,6 +13,7 @@ fn chosen() -> CompareSpec {
         backends: vec![],
         rounds: 3,
         duration: Duration::from_secs(2),
+        ceiling: false,
         report: None,
     }
 }

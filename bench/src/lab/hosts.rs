@@ -15,8 +15,8 @@ use crate::exit::environment;
 const MTU: u32 = 4200;
 
 /// The addresses of both hosts, IPv4 and IPv6.
-const CLIENT: [&str; 2] = ["192.168.77.1", "fd77::1"];
-const SERVER: [&str; 2] = ["192.168.77.2", "fd77::2"];
+pub(super) const CLIENT: [&str; 2] = ["192.168.77.1", "fd77::1"];
+pub(super) const SERVER: [&str; 2] = ["192.168.77.2", "fd77::2"];
 
 /// The interface of each host.
 pub(super) const INTERFACE: &str = "eth0";

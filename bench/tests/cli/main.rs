@@ -11,6 +11,7 @@ mod hand;
 mod honesty;
 mod lab;
 mod mismatch;
+mod network;
 mod options;
 mod pace;
 mod pairs;
