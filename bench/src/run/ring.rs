@@ -61,9 +61,13 @@ impl Ring {
         index % self.places * self.stride
     }
 
-    /// Returns how many places there are.
+    /// Returns how many places are used: the offsets below it are all different.
     pub const fn places(self) -> u64 {
-        self.places
+        if self.list > 0 && self.list < self.places {
+            self.list
+        } else {
+            self.places
+        }
     }
 }
 
@@ -102,6 +106,20 @@ mod tests {
             [0, 64, 128, 0, 64, 128, 0]
         );
         assert_eq!(offsets(Ring::walk(2048, 4096, 64, 3), 4), [0, 2048, 0, 0]);
+    }
+
+    #[test]
+    fn places_are_counted_once() {
+        for list in [1, 2, 3, 63, 64, 65, 200] {
+            for size in [0, 8, 64, 1025, 2048, 4096] {
+                let ring = Ring::walk(size, 4096, 64, list);
+                let all: std::collections::BTreeSet<_> = offsets(ring, 500).into_iter().collect();
+                assert_eq!(ring.places(), all.len() as u64, "{size} {list}");
+                let first = offsets(ring, ring.places());
+                assert_eq!(first.len(), all.len(), "{size} {list}");
+                assert!(all.iter().eq(&first), "{size} {list}");
+            }
+        }
     }
 
     #[test]

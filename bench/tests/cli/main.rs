@@ -12,6 +12,7 @@ mod honesty;
 mod lab;
 mod mismatch;
 mod network;
+mod matrix;
 mod options;
 mod pace;
 mod pairs;
