@@ -162,8 +162,8 @@ impl Qp {
         }
     }
 
-    /// Reports once that a peer speaks while the QP is in RTR: connected services only (IBA 11.6.3.1; the
-    /// kernel's `hfi1/uc.c` as `hfi1/rc.c`).
+    /// Reports once that a peer speaks while the QP is in RTR: connected services only, as in
+    /// the kernel's `hfi1/rc.c` and `hfi1/uc.c`.
     fn report_established(&mut self, shared: &mut Shared) {
         if self.state == QpState::Rtr && !self.responder.established {
             self.responder.established = true;
