@@ -294,6 +294,27 @@ fn an_acknowledgement_names_the_newest_packet_that_asked() {
     rogue.expect_replies(&[(ACK, 204, Some(0x1f))]);
 }
 
+/// So does the acknowledgement of a duplicate, unless the duplicate is the newest that asks.
+#[test]
+fn a_duplicate_is_acknowledged_up_to_what_asked() {
+    let mut rogue = Rogue::new();
+    let (addr, rkey) = (rogue.end.mr.addr, rogue.end.mr.rkey);
+    let whole = named(Opcode::RC_RDMA_WRITE_ONLY, addr, rkey, 4);
+    let first = named(Opcode::RC_RDMA_WRITE_FIRST, addr, rkey, 4096);
+    rogue.request(Opcode::RC_RDMA_WRITE_ONLY, 0, whole, &[9; 4]);
+    rogue.packet(rogue.bth(Opcode::RC_RDMA_WRITE_FIRST, 1), first, &[1; 1024]);
+    rogue.packet(
+        rogue.bth(Opcode::RC_RDMA_WRITE_MIDDLE, 2),
+        Ext::NONE,
+        &[2; 1024],
+    );
+    rogue.expect_replies(&[(ACK, 200, Some(0x1f))]);
+    rogue.packet(rogue.bth(Opcode::RC_RDMA_WRITE_FIRST, 1), first, &[1; 1024]);
+    rogue.expect_replies(&[(ACK, 200, Some(0x1f))]);
+    rogue.request(Opcode::RC_RDMA_WRITE_FIRST, 1, first, &[1; 1024]);
+    rogue.expect_replies(&[(ACK, 202, Some(0x1f))]);
+}
+
 /// Trap 45: one acknowledgement answers a whole burst, and all of its messages complete.
 #[test]
 fn one_acknowledgement_covers_a_burst() {

@@ -49,6 +49,8 @@ pub(crate) struct Due {
     ack: Option<Ack>,
     /// A NAK, which also acknowledges all before it.
     nak: Option<(Nak, Psn)>,
+    /// The newest packet that ever asked for an acknowledgement, and the messages complete with it.
+    newest: Option<(Psn, Msn)>,
 }
 
 impl Due {
@@ -58,7 +60,27 @@ impl Due {
         let before = self.ack;
         let since = before.map_or(turn, |ack| ack.since);
         self.ack = Some(Ack { since, psn, msn });
+        self.newest = Some((psn, msn));
         before.is_some()
+    }
+
+    /// As [`Self::ask_ack`] for a packet that was accepted before; `psn` and `msn` are the newest accepted.
+    ///
+    /// It names the newest packet that asked, too, unless this one is newer and asks: a requester that repeats what
+    /// is still under way is not told of the middle of a message, where rxe of Linux 6.1 loses its place
+    /// (`retry_first_write_send`).
+    pub(crate) fn ask_ack_again(
+        &mut self,
+        turn: u64,
+        asks: Option<Psn>,
+        psn: Psn,
+        msn: Msn,
+    ) -> bool {
+        let known = self
+            .newest
+            .filter(|(newest, _)| asks.is_none_or(|asks| !newest.is_before(asks)));
+        let (psn, msn) = known.unwrap_or((psn, msn));
+        self.ask_ack(turn, psn, msn)
     }
 
     /// Owes a NAK of the packet with this PSN.

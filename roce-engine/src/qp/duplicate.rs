@@ -16,10 +16,12 @@ impl Qp {
     ) {
         shared.counters.duplicate_request += 1;
         match info.operation {
-            // IBA C9-105: acknowledged with the newest accepted PSN, whether asked to or not.
+            // IBA C9-105: acknowledged whether asked to or not.
             Operation::Send | Operation::Write => {
                 let (newest, msn) = (self.responder.epsn.prev(), self.responder.msn);
-                if self.responder.due.ask_ack(shared.turn, newest, msn) {
+                let asks = packet.bth.ack_request.then_some(packet.bth.psn);
+                let due = &mut self.responder.due;
+                if due.ask_ack_again(shared.turn, asks, newest, msn) {
                     shared.counters.acks_coalesced += 1;
                 }
             }
