@@ -128,6 +128,19 @@ fn local(qp: u32) -> Endpoint {
     }
 }
 
+/// Which QP each of twelve lines is about: a round of all before and after the QPs are connected, then the first.
+fn order(spec: &Spec) -> impl Iterator<Item = u8> + use<> {
+    let all = 0..spec.qps as u8;
+    let test = spec.test;
+    let extra = u8::from(test.metric == Metric::Latency && test.op != Op::Send);
+    let between = u8::from(test == Test::new(Op::Send, Metric::Bandwidth));
+    let first = |count| core::iter::repeat_n(0, usize::from(count));
+    (first(extra).chain(all.clone()).chain(first(between)))
+        .chain(all)
+        .chain(core::iter::repeat(0))
+        .take(12)
+}
+
 /// Returns what healthy peers say, for each test and role: one that finishes it, and a version that is all.
 pub(super) fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
@@ -137,8 +150,10 @@ pub(super) fn seeds() -> Vec<Vec<u8>> {
         stream.extend_from_slice(&[0, 0, 16, 0, 0, 0, 0, 64]);
         stream.extend_from_slice(b"3\0");
         // As many lines as any test has; where five reports stand between them, they are read from lines.
-        for _ in 0..12 {
-            stream.extend_from_slice(LINE);
+        for qp in order(&spec(&mut Input::new(&[choice]))) {
+            let mut line = *LINE;
+            line[15] = b'1' + qp;
+            stream.extend_from_slice(&line);
         }
         seeds.push(stream);
     }
