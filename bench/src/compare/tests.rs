@@ -114,6 +114,7 @@ fn table_has_medians_and_spread() {
     let spec = CompareSpec {
         tests: vec![test("write-bw"), test("read-lat"), test("atomic-lat")],
         sizes: vec![64],
+        backends: vec!["udp".to_owned()],
         ..chosen()
     };
     let plan = Plan::new(&spec).unwrap();

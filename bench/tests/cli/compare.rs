@@ -7,7 +7,7 @@ fn comparison_prints_a_table_and_writes_its_report() {
     let _turn = Turn::take();
     let folder = std::env::temp_dir().join(format!("roce-compare-test-{}", std::process::id()));
     let said = roce(&format!(
-        "compare --tests write-bw,send-lat --sizes 64 --rounds 2 --duration 0.1 --backends udp --report {}",
+        "compare --tests write-bw,send-lat --sizes 64 --rounds 2 --duration 0.1 --backends udp,verbs --report {}",
         folder.display()
     ));
     let file = std::fs::read_to_string(folder.join("compare.json"));
