@@ -30,3 +30,10 @@ pub(crate) fn set_option(
         Err(io::Error::last_os_error())
     }
 }
+
+/// Moves the calling thread to a new network namespace; nothing where this process may not.
+#[cfg(test)]
+pub(crate) fn new_network() -> Option<()> {
+    // SAFETY: only the network namespace is unshared, not the table of descriptors.
+    unsafe { rustix::thread::unshare_unsafe(rustix::thread::UnshareFlags::NEWNET) }.ok()
+}

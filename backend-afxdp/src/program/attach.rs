@@ -197,3 +197,6 @@ fn refused(what: &str, interface: &str) -> impl FnOnce(io::Error) -> OpenError {
         _ => OpenError::System { what, source },
     }
 }
+
+#[cfg(test)]
+mod tests;
