@@ -1,18 +1,23 @@
 //! Which device a run uses: `-d`, or what routes to the peer.
 
+mod conflict;
 mod device;
+mod rdma;
 
 use core::net::{IpAddr, Ipv4Addr};
 
 use anyhow::Result;
 use backend_afxdp::XskLink;
 use backend_udp::{Config, Endpoint, Interface, Local, OpenError, UdpLink};
+use backend_verbs::VerbsDevice;
 use roce_engine::link::Link;
-use roce_engine::verbs::{Gid, GidEntry, Mtu, PortAttr};
+use roce_engine::verbs::{Gid, GidEntry, GidKind, LinkLayer, Mtu, PortAttr};
 
 use crate::exit::{environment, usage};
 use crate::spec::Spec;
 use device::{Device, Kind};
+
+pub use conflict::{hardware_takes, kernel_owns_the_port};
 
 /// The device of a run, before it is opened.
 #[derive(Debug)]
@@ -20,22 +25,29 @@ pub struct Choice {
     kind: Kind,
     /// The link of an AF_XDP device, which is open early: only then its path MTU is known.
     xsk: Option<XskLink>,
+    /// An RDMA device, which is open early for the same reason.
+    rdma: Option<VerbsDevice>,
     /// How the link runs, if there is something to say about that.
     how: Option<String>,
-    interface: Interface,
+    /// The name of the interface or RDMA device.
+    name: String,
+    /// What limits its path MTU, in words.
+    limit: String,
     port: PortAttr,
     /// Our address of the TCP connection.
     local: IpAddr,
     why: String,
 }
 
-/// An open link.
+/// An open device, or the link that one is made of.
 #[derive(Debug)]
-pub enum AnyLink {
+pub enum Opened {
     /// Over UDP sockets.
     Udp(Box<UdpLink>),
     /// Over an AF_XDP socket.
     Xsk(Box<XskLink>),
+    /// An RDMA device.
+    Rdma(Box<VerbsDevice>),
 }
 
 /// Refuses a device that cannot be, before anybody is waited for.
@@ -46,24 +58,32 @@ pub enum AnyLink {
 /// no such privilege.
 pub fn check(spec: &Spec) -> Result<()> {
     let device = Device::parse(spec)?;
+    if device.kind == Kind::Verbs {
+        rdma::moves_packets_itself(spec)?;
+        return without_peer(spec);
+    }
     let Some(name) = &device.interface else {
         return Ok(());
     };
     let failed = |error: String| environment(format!("-d {}:{name}: {error}", device.kind));
     match device.kind {
-        Kind::Udp => {
+        Kind::Udp | Kind::Verbs => {
             Interface::named(name).map_err(|error| failed(error.to_string()))?;
-            // What does not depend on the peer.
-            let choice = Choice::new(spec, IpAddr::V4(Ipv4Addr::UNSPECIFIED))?;
-            choice.mtu(spec)?;
-            if spec.gid_index.is_some() {
-                choice.gid(spec, None)?;
-            }
-            Ok(())
+            without_peer(spec)
         }
         Kind::Afxdp { .. } => backend_afxdp::check(&device.xsk_config(spec, name))
             .map_err(|error| failed(error.to_string())),
     }
+}
+
+/// Checks what does not depend on the peer.
+fn without_peer(spec: &Spec) -> Result<()> {
+    let choice = Choice::new(spec, IpAddr::V4(Ipv4Addr::UNSPECIFIED))?;
+    choice.mtu(spec)?;
+    if spec.gid_index.is_some() {
+        choice.gid(spec, None)?;
+    }
+    Ok(())
 }
 
 impl Choice {
@@ -75,6 +95,9 @@ impl Choice {
     pub fn new(spec: &Spec, local: IpAddr) -> Result<Self> {
         let local = local.to_canonical();
         let device = Device::parse(spec)?;
+        if device.kind == Kind::Verbs {
+            return Self::rdma(&device, spec, local);
+        }
         let (interface, why) = match &device.interface {
             Some(name) => (Interface::named(name), String::from("-d names it")),
             None => (
@@ -86,23 +109,25 @@ impl Choice {
         let mut choice = Self {
             kind: device.kind,
             xsk: None,
-            how: None,
+            rdma: None,
+            how: hardware_takes(&interface.name),
             port: interface
                 .port()
                 .map_err(|error| environment(error.to_string()))?,
-            interface,
+            name: interface.name.clone(),
+            limit: format!("interface {} (MTU {})", interface.name, interface.mtu),
             local,
             why,
         };
         match device.kind {
-            Kind::Udp => usable(&choice.interface)?,
+            Kind::Udp | Kind::Verbs => usable(&interface)?,
             Kind::Afxdp { .. } => choice.open_xsk(&device, spec)?,
         }
         Ok(choice)
     }
 
     fn open_xsk(&mut self, device: &Device, spec: &Spec) -> Result<()> {
-        let config = device.xsk_config(spec, &self.interface.name);
+        let config = device.xsk_config(spec, &self.name);
         let link = XskLink::open(&config).map_err(|error| environment(error.to_string()))?;
         self.port = link.port().clone();
         self.how = Some(link.describe());
@@ -119,10 +144,9 @@ impl Choice {
         let most = self.port.active_mtu;
         match spec.mtu {
             Some(mtu) if mtu > most => Err(usage(format!(
-                "-m {}: interface {} (MTU {}) carries {} at most",
+                "-m {}: {} carries {} at most",
                 mtu.bytes(),
-                self.interface.name,
-                self.interface.mtu,
+                self.limit,
                 most.bytes()
             ))),
             Some(mtu) => Ok(mtu),
@@ -151,6 +175,9 @@ impl Choice {
             }
             return Ok(row.clone());
         }
+        if self.port.link_layer == LinkLayer::InfiniBand {
+            return Ok(rdma::by_lid());
+        }
         let ipv6 = match peer {
             _ if spec.ipv6 => true,
             Some(gid) => !gid.is_ipv4(),
@@ -158,7 +185,7 @@ impl Choice {
         };
         let own = Gid::from_ip(self.local);
         rows.iter()
-            .filter(|row| row.gid.is_ipv4() != ipv6)
+            .filter(|row| row.kind == GidKind::RoceV2 && row.gid.is_ipv4() != ipv6)
             .max_by_key(|row| {
                 // The first of equals: `max_by_key` would take the last.
                 let order = u8::MAX - row.index;
@@ -180,7 +207,7 @@ impl Choice {
             .collect();
         format!(
             "the GID table of {} has: {}",
-            self.interface.name,
+            self.name,
             if rows.is_empty() {
                 String::from("nothing")
             } else {
@@ -194,9 +221,12 @@ impl Choice {
     /// # Errors
     ///
     /// UDP port 4791 is taken there, the system refuses a socket, or the address has just gone.
-    pub fn open(&mut self, spec: &Spec, row: &GidEntry) -> Result<(AnyLink, GidEntry)> {
+    pub fn open(&mut self, spec: &Spec, row: &GidEntry) -> Result<(Opened, GidEntry)> {
         if let Some(link) = self.xsk.take() {
-            return Ok((AnyLink::Xsk(Box::new(link)), row.clone()));
+            return Ok((Opened::Xsk(Box::new(link)), row.clone()));
+        }
+        if let Some(device) = self.rdma.take() {
+            return Ok((Opened::Rdma(Box::new(device)), row.clone()));
         }
         let role = if spec.is_client() {
             Endpoint::Client
@@ -213,33 +243,41 @@ impl Choice {
         })?;
         let row = row_of(link.port(), row.gid)
             .ok_or_else(|| environment(format!("{} lost its address {}", self.name(), row.gid)))?;
-        Ok((AnyLink::Udp(Box::new(link)), row))
+        Ok((Opened::Udp(Box::new(link)), row))
     }
 
     /// Returns the device's name, as `-d` takes it.
     pub fn name(&self) -> String {
         match self.kind {
             Kind::Afxdp { queue } if queue > 0 => {
-                format!("{}:{}:{queue}", self.kind, self.interface.name)
+                format!("{}:{}:{queue}", self.kind, self.name)
             }
-            _ => format!("{}:{}", self.kind, self.interface.name),
+            _ => format!("{}:{}", self.kind, self.name),
         }
     }
 
     /// Returns the name of its interface.
     pub fn interface(&self) -> &str {
-        &self.interface.name
+        &self.name
+    }
+
+    /// Returns whether it is InfiniBand or Ethernet.
+    pub const fn link_layer(&self) -> LinkLayer {
+        self.port.link_layer
     }
 
     /// Returns what was chosen and why, in one line.
     pub fn reason(&self, row: &GidEntry) -> String {
         let how = self.how.as_ref();
+        let address = if row.gid == Gid::default() {
+            format!("LID {:#06x}", self.port.lid)
+        } else {
+            format!("GID index {} ({})", row.index, row.gid.to_ip())
+        };
         format!(
-            "device {}: {}; GID index {} ({}){}",
+            "device {}: {}; {address}{}",
             self.name(),
             self.why,
-            row.index,
-            row.gid.to_ip(),
             how.map_or_else(String::new, |how| format!("; {how}"))
         )
     }

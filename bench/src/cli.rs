@@ -18,6 +18,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{FromArgMatches as _, Parser, Subcommand};
 use clap_complete::Shell;
 
+pub use crate::devices::DevicesSpec;
 pub use compare::CompareSpec;
 pub use generate::{completions, manual};
 pub use lab::{LabAction, LabUp, Side};
@@ -39,6 +40,8 @@ pub enum Command {
     Compare(CompareSpec),
     /// The network of two hosts with names.
     Lab(LabAction),
+    /// The devices of all backends.
+    Devices(DevicesSpec),
     /// Manual pages, into a folder.
     Man(PathBuf),
     /// Completions for a shell, on stdout.
@@ -112,6 +115,15 @@ enum Sub {
     Compare(compare::CompareOptions),
     /// A private network of two hosts, for AF_XDP and for trying things out (as root)
     Lab(lab::LabOptions),
+    /// Devices of every backend: port state, MTUs, link layer, GID table with type and interface
+    Devices {
+        /// Limits of RDMA devices, too
+        #[arg(short, long)]
+        verbose: bool,
+        /// As JSON
+        #[arg(long)]
+        json: bool,
+    },
     /// Write the manual pages into a folder
     Man {
         /// The folder, as in /usr/local/share/man/man1; it is made if it is not there
@@ -145,6 +157,9 @@ impl Sub {
                     .map_err(|text| usage("compare", &text));
             }
             Self::Lab(options) => return Ok(Command::Lab(options.action)),
+            Self::Devices { verbose, json } => {
+                return Ok(Command::Devices(DevicesSpec { verbose, json }));
+            }
             Self::Man { folder } => return Ok(Command::Man(folder)),
             Self::Completions { shell } => return Ok(Command::Completions(shell)),
         };

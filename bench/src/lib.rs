@@ -9,6 +9,7 @@ pub mod backend;
 pub mod capture;
 pub mod cli;
 pub mod compare;
+pub mod devices;
 pub mod exit;
 pub mod json;
 pub mod lab;

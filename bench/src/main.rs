@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use roce_bench::cli::{self, Command};
 use roce_bench::output::{self, Printer, say};
 use roce_bench::spec::{Form, Spec};
-use roce_bench::{compare, exit, lab, program};
+use roce_bench::{compare, devices, exit, lab, program};
 
 fn main() -> ExitCode {
     let command = match cli::parse(std::env::args_os()) {
@@ -21,6 +21,7 @@ fn main() -> ExitCode {
         }
         Command::Compare(spec) => compare::run(&spec),
         Command::Lab(action) => lab::named::run(&action),
+        Command::Devices(spec) => devices::run(spec).map(|()| 0),
         Command::Man(folder) => cli::manual(&folder).map(|pages| {
             say(&format!("{pages} pages in {}", folder.display()));
             0

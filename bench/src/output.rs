@@ -10,7 +10,7 @@ use std::path::Path;
 
 use anyhow::Result;
 use lines::Cost;
-use roce_engine::verbs::GidEntry;
+use roce_engine::verbs::{Gid, GidEntry};
 
 use crate::backend::Choice;
 use crate::exit;
@@ -155,7 +155,8 @@ impl Output for Printer<'_> {
         let facts = Facts {
             device: choice.name(),
             mtu: agreed.mtu,
-            gid_index: gid.index,
+            gid_index: (gid.gid != Gid::default()).then_some(gid.index),
+            link_layer: choice.link_layer(),
             max_inline: self.spec.qp.inline_size,
             outs,
         };

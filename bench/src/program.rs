@@ -7,10 +7,10 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use backend_udp::MonotonicClock;
 use roce_engine::link::{Impair, ImpairConfig, Link, Tap};
-use roce_engine::verbs::GidEntry;
+use roce_engine::verbs::{Backend as _, GidEntry};
 use roce_engine::{EngineConfig, SoftDevice};
 
-use crate::backend::{self, AnyLink, Choice};
+use crate::backend::{self, Choice, Opened};
 use crate::capture::Capture;
 use crate::exit;
 use crate::peer::{self, Exchange, Idle, Params, Session};
@@ -63,6 +63,7 @@ pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> 
     let mut choice = Choice::new(spec, exchange.local_addr().ip())?;
     let ours = Params::of_this_machine(choice.mtu(spec)?);
     let mut session = Session::new(exchange, spec);
+    session.set_addressing(choice.link_layer(), spec.gid_index);
     let mut rest = || stopped(&stop);
     let agreed = session.prefix(ours, &mut rest)?;
     let mut fitting = spec.clone();
@@ -72,8 +73,12 @@ pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> 
     let spec = &fitting;
     let peer = session.client_gid(&mut rest)?;
     let gid = choice.gid(spec, peer)?;
-    let (link, gid) = choice.open(spec, &gid)?;
-    let outs = run::connect::answered_at_once(config().max_rd_atomic, spec)?;
+    let (opened, gid) = choice.open(spec, &gid)?;
+    let at_once = match &opened {
+        Opened::Udp(_) | Opened::Xsk(_) => config().max_rd_atomic,
+        Opened::Rdma(device) => device.device().max_qp_rd_atom,
+    };
+    let outs = run::connect::answered_at_once(at_once, spec)?;
     output.banner(&choice, &gid, agreed, outs);
     let start = Start {
         spec,
@@ -81,9 +86,10 @@ pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> 
         gid,
         stop,
     };
-    let summary = match link {
-        AnyLink::Udp(link) => over(*link, &choice, &start, &mut session, output),
-        AnyLink::Xsk(link) => over(*link, &choice, &start, &mut session, output),
+    let summary = match opened {
+        Opened::Udp(link) => over(*link, &choice, &start, &mut session, output),
+        Opened::Xsk(link) => over(*link, &choice, &start, &mut session, output),
+        Opened::Rdma(mut device) => run::execute(&mut *device, &start, &mut session, output),
     }?;
     output.finished(&summary)
 }

@@ -227,6 +227,7 @@ fn path<B: Backend>(backend: &B, start: &Start<'_>, pd: Pd) -> Result<Path> {
         gid_index: start.gid.index,
         mtu: start.agreed.mtu,
         out: connect::answered_at_once(backend.device().max_qp_rd_atom, start.spec)?,
+        lid: backend.port().lid,
     })
 }
 

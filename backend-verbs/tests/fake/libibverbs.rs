@@ -106,7 +106,8 @@ thread_local! {
 impl World {
     fn fresh() -> Self {
         let mut world = Self {
-            next: 0x100,
+            // Numbers of two processes differ, or each would take the other's QP for its own.
+            next: (std::process::id() & 0xfff) << 12,
             ..Self::default()
         };
         for part in std::env::var("FAKE_IBV").unwrap_or_default().split(',') {

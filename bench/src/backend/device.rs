@@ -17,6 +17,8 @@ pub(super) enum Kind {
         /// The queue.
         queue: u32,
     },
+    /// An RDMA device, whose name stands for the interface's.
+    Verbs,
 }
 
 impl fmt::Display for Kind {
@@ -24,6 +26,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Udp => "udp",
             Self::Afxdp { .. } => "afxdp",
+            Self::Verbs => "verbs",
         })
     }
 }
@@ -55,11 +58,14 @@ impl Device {
             ("udp", "") => Ok(udp(None)),
             ("udp", name) => Ok(udp(Some(name.to_owned()))),
             ("afxdp", rest) => Self::afxdp(text, rest),
-            ("verbs", _) => Err(refused(text, "does not drive RDMA devices yet")),
+            ("verbs", name) => Ok(Self {
+                kind: Kind::Verbs,
+                interface: Some(name.to_owned()).filter(|name| !name.is_empty()),
+            }),
             ("sim", _) => Err(refused(text, "does not run tests in the simulator yet")),
             (name, "") => Ok(udp(Some(name.to_owned()))),
             _ => Err(environment(format!(
-                "-d {text}: no such kind of device: use udp, udp:INTERFACE, afxdp:INTERFACE or an interface's name"
+                "-d {text}: no such kind of device: use udp, udp:INTERFACE, afxdp:INTERFACE, verbs:DEVICE or an interface's name"
             ))),
         }
     }
@@ -81,7 +87,7 @@ impl Device {
     pub(super) fn xsk_config(&self, spec: &Spec, interface: &str) -> backend_afxdp::Config {
         let queue = match self.kind {
             Kind::Afxdp { queue } => queue,
-            Kind::Udp => 0,
+            Kind::Udp | Kind::Verbs => 0,
         };
         backend_afxdp::Config {
             queue,

@@ -180,9 +180,6 @@ fn by_short(letter: char) -> Option<(String, &'static str)> {
 pub(super) fn command(given: &str) -> Option<String> {
     let instead = match given {
         "serve" => "start the server of each test, as in: roce write-bw",
-        "devices" => {
-            "the banner of a test names the device and its GID; interfaces are in `ip addr`"
-        }
         "check" => "a test says what is wrong with its path; try: roce write-bw -n 5 SERVER",
         "inspect" => "open the file of --pcap in Wireshark or tshark",
         "raw-ethernet-bw" | "raw-ethernet-lat" => RAW,

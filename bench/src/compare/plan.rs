@@ -52,8 +52,7 @@ const BACKENDS: [&str; 3] = ["udp", "afxdp", "verbs"];
 fn missing(backend: &str) -> Option<String> {
     match backend {
         "afxdp" => crate::lab::cannot_make_hosts(),
-        "verbs" => Some("RDMA devices are not in this version".to_owned()),
-        _ => None,
+        _ => crate::backend::kernel_owns_the_port(),
     }
 }
 
@@ -99,6 +98,10 @@ impl Plan {
             if !spec.backends.is_empty() && !spec.backends.iter().any(|chosen| chosen == name) {
                 continue;
             }
+            if name == "verbs" {
+                plan.add_rdma_devices();
+                continue;
+            }
             match missing(name) {
                 None => plan.backends.push(name.to_owned()),
                 Some(reason) => plan.skipped.push(SkippedBackend {
@@ -115,6 +118,34 @@ impl Plan {
             )));
         }
         Ok(plan)
+    }
+
+    /// Adds a column for each RDMA device with an active port.
+    fn add_rdma_devices(&mut self) {
+        let skip = |backend: String, reason: String| SkippedBackend { backend, reason };
+        let all = match backend_verbs::devices(None) {
+            Ok(all) => all,
+            Err(error) => {
+                return self
+                    .skipped
+                    .push(skip("verbs".to_owned(), error.to_string()));
+            }
+        };
+        for one in all {
+            match one {
+                Ok(info) if info.ports.iter().any(|port| port.attr.active) => {
+                    self.backends.push(format!("verbs:{}", info.name));
+                }
+                Ok(info) => {
+                    let reason = "no port of it is active".to_owned();
+                    self.skipped
+                        .push(skip(format!("verbs:{}", info.name), reason));
+                }
+                Err(error) => self
+                    .skipped
+                    .push(skip("verbs".to_owned(), error.to_string())),
+            }
+        }
     }
 
     /// Returns the run of a cell: in the lab, measured after a quarter of its time as warm-up.

@@ -94,7 +94,12 @@ fn network(summary: &Summary) -> String {
         .filter(|(value, _)| *value > 0)
         .map(|(value, words)| format!("{value} {words}"))
         .collect();
-    if parts.is_empty() {
+    if summary.counters.is_empty() {
+        // A device that sent packets and counted none does not count.
+        String::from(
+            "network: the device has no counters, see those of its switch or its maker's tools",
+        )
+    } else if parts.is_empty() {
         String::from("network: no retransmissions, NAKs, ICRC errors or drops")
     } else {
         format!("network: {}", parts.join(", "))

@@ -20,6 +20,8 @@ pub struct Exchange {
     version: Option<Version>,
     /// A handshake of the client that was read before ours was ready.
     early: Option<Endpoint>,
+    /// Lines are those of InfiniBand, without a GID.
+    by_lid: bool,
 }
 
 /// Accepts any part of a message.
@@ -54,6 +56,7 @@ impl Exchange {
             setup: Bound::Total(setup),
             version: None,
             early: None,
+            by_lid: false,
         }
     }
 
@@ -65,6 +68,11 @@ impl Exchange {
     /// Returns the peer's address of the connection.
     pub const fn peer_addr(&self) -> SocketAddr {
         self.channel.peer()
+    }
+
+    /// Takes the form without GIDs from here on, if it is to be.
+    pub(super) const fn set_by_lid(&mut self, by_lid: bool) {
+        self.by_lid = by_lid;
     }
 
     /// Returns whether we are the client.
@@ -238,9 +246,10 @@ impl Exchange {
         idle: OnIdle<'_>,
     ) -> Result<Endpoint> {
         let stage = Stage::Handshake { round, qp };
-        let line = handshake::encode(ours);
+        let (long, short) = (handshake::encode(ours), handshake::encode_without_gid(ours));
+        let line: &[u8] = if self.by_lid { &short } else { &long };
         if self.is_client {
-            self.channel.send(stage, &line, bound, idle)?;
+            self.channel.send(stage, line, bound, idle)?;
             self.trace_handshake('>', round, qp, ours);
             self.receive_handshake(stage, bound, idle)
         } else {
@@ -248,7 +257,7 @@ impl Exchange {
                 Some(early) => early,
                 None => self.receive_handshake(stage, bound, idle)?,
             };
-            self.channel.send(stage, &line, bound, idle)?;
+            self.channel.send(stage, line, bound, idle)?;
             self.trace_handshake('>', round, qp, ours);
             Ok(theirs)
         }
@@ -260,11 +269,15 @@ impl Exchange {
         bound: Bound,
         idle: OnIdle<'_>,
     ) -> Result<Endpoint> {
-        let line = self
-            .channel
-            .receive(stage, handshake::refuse_short_form, bound, idle)?;
-        let endpoint =
-            handshake::decode(&line).with_context(|| format!("in the peer's {stage}"))?;
+        let channel = &mut self.channel;
+        let endpoint = if self.by_lid {
+            let line = channel.receive(stage, handshake::refuse_long_form, bound, idle)?;
+            handshake::decode_without_gid(&line)
+        } else {
+            let line = channel.receive(stage, handshake::refuse_short_form, bound, idle)?;
+            handshake::decode(&line)
+        };
+        let endpoint = endpoint.with_context(|| format!("in the peer's {stage}"))?;
         if let Stage::Handshake { round, qp } = stage {
             self.trace_handshake('<', round, qp, &endpoint);
         }

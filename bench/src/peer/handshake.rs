@@ -1,4 +1,5 @@
-//! The text line in which an end describes one QP: 108 bytes with a GID, as every RoCE peer sends it.
+//! The text line in which an end describes one QP: 108 bytes with a GID, as every RoCE peer sends it, or 59 without,
+//! as peers on InfiniBand do that were given no `-x`.
 
 use core::fmt::Write as _;
 
@@ -10,7 +11,10 @@ use super::Endpoint;
 /// Bytes of the line with its NUL.
 pub(super) const LEN: usize = 108;
 /// Bytes of the line of an InfiniBand peer without GIDs.
-const LEN_WITHOUT_GID: usize = 59;
+pub(super) const LEN_WITHOUT_GID: usize = 59;
+
+/// Bytes of the line before the GID.
+const FIRST: usize = 50;
 
 /// Writes the line of an endpoint.
 pub(super) fn encode(endpoint: &Endpoint) -> [u8; LEN] {
@@ -39,6 +43,54 @@ pub(super) fn encode(endpoint: &Endpoint) -> [u8; LEN] {
     let mut line = [0; LEN];
     line[..LEN - 1].copy_from_slice(text.as_bytes());
     line
+}
+
+/// Writes the line of an endpoint that is reached by its LID.
+pub(super) fn encode_without_gid(endpoint: &Endpoint) -> [u8; LEN_WITHOUT_GID] {
+    // The same fields, but for the 16 of the GID between the first ones and the last.
+    let long = encode(endpoint);
+    let mut line = [0; LEN_WITHOUT_GID];
+    line[..FIRST].copy_from_slice(&long[..FIRST]);
+    line[FIRST..LEN_WITHOUT_GID - 1].copy_from_slice(&long[LEN - 10..LEN - 2]);
+    line
+}
+
+/// Reads the line of an endpoint that is reached by its LID.
+///
+/// # Errors
+/// Says what came instead.
+pub(super) fn decode_without_gid(line: &[u8; LEN_WITHOUT_GID]) -> Result<Endpoint> {
+    let mut long = [0; LEN];
+    long[..FIRST].copy_from_slice(&line[..FIRST]);
+    for place in long[FIRST..LEN - 10].chunks_exact_mut(3) {
+        place.copy_from_slice(b"00:");
+    }
+    long[LEN - 10..LEN - 2].copy_from_slice(&line[FIRST..LEN_WITHOUT_GID - 1]);
+    long[LEN - 2] = b':';
+    let endpoint = decode(&long)?;
+    ensure!(
+        line[LEN_WITHOUT_GID - 1] == 0,
+        "no NUL after {} characters",
+        LEN_WITHOUT_GID - 1
+    );
+    Ok(endpoint)
+}
+
+/// Looks at the part of a line that has arrived, and refuses the form with a GID, which is longer.
+///
+/// # Errors
+/// Says which end lacks an option.
+pub(super) fn refuse_long_form(arrived: &[u8]) -> Result<()> {
+    if arrived
+        .get(LEN_WITHOUT_GID - 1)
+        .is_some_and(|last| *last != 0)
+    {
+        bail!(
+            "the peer sent the {LEN}-byte form with a GID, and our end is on InfiniBand without one: give -x to both \
+             ends or to none"
+        );
+    }
+    Ok(())
 }
 
 /// Looks at the part of a line that has arrived, and refuses the form of InfiniBand, which is shorter.
@@ -142,6 +194,26 @@ mod tests {
         assert!(damaged(106, b'0').contains("SRQN"));
         assert!(damaged(0, 0xff).contains("not text"));
         assert!(format!("{:#}", decode(&[0; LEN]).unwrap_err()).contains("LID"));
+    }
+
+    #[test]
+    fn infiniband_form_is_the_other_without_its_gid() {
+        let line = b"0017:0001:5cfb01:36bcce:00000101:00007fd5400b9000:00000007\0";
+        let endpoint = decode_without_gid(line).unwrap();
+        assert_eq!(
+            (endpoint.lid, endpoint.srqn, endpoint.gid),
+            (0x17, 7, Gid::default())
+        );
+        assert_eq!(endpoint.vaddr, 0x7fd5_400b_9000);
+        assert_eq!(&encode_without_gid(&endpoint), line);
+        assert!(refuse_long_form(line).is_ok());
+        let error = refuse_long_form(SEEN).unwrap_err().to_string();
+        assert!(error.contains("give -x to both ends"), "{error}");
+        let mut damaged = *line;
+        damaged[58] = b':';
+        assert!(decode_without_gid(&damaged).is_err());
+        damaged[20] = b'x';
+        assert!(decode_without_gid(&damaged).is_err());
     }
 
     #[test]

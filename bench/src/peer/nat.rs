@@ -11,7 +11,8 @@ use roce_engine::verbs::Gid;
 pub fn address_note(tcp: IpAddr, gid: Gid) -> Option<String> {
     let tcp = tcp.to_canonical();
     let rdma = gid.to_ip();
-    if tcp == rdma {
+    // InfiniBand's peers have no GID, or one that is no address.
+    if tcp == rdma || gid == Gid::default() {
         return None;
     }
     if rdma.is_loopback() && !tcp.is_loopback() {

@@ -11,7 +11,7 @@
 use core::time::Duration;
 
 use anyhow::{Result, bail};
-use roce_engine::verbs::Gid;
+use roce_engine::verbs::{Gid, LinkLayer};
 
 use super::message::BwReport;
 use super::{Endpoint, Exchange, OnIdle, Params, nat};
@@ -79,6 +79,13 @@ impl Session {
             local: Vec::new(),
             remote: Vec::new(),
         }
+    }
+
+    /// Takes the form of messages that our port's link layer asks for: InfiniBand has no GIDs in them unless a row of
+    /// the table was named.
+    pub fn set_addressing(&mut self, layer: LinkLayer, gid_index: Option<u8>) {
+        let by_lid = layer == LinkLayer::InfiniBand && gid_index.is_none();
+        self.exchange.set_by_lid(by_lid);
     }
 
     /// Returns the connection.

@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use roce_engine::verbs::Mtu;
+use roce_engine::verbs::{Gid, LinkLayer, Mtu};
 
 use super::SEPARATOR;
 use crate::peer::Endpoint;
@@ -15,8 +15,10 @@ pub struct Facts {
     pub device: String,
     /// The path MTU that both ends use.
     pub mtu: Mtu,
-    /// The row of the GID table.
-    pub gid_index: u8,
+    /// The row of the GID table; none where peers are reached by LID.
+    pub gid_index: Option<u8>,
+    /// InfiniBand or Ethernet.
+    pub link_layer: LinkLayer,
     /// The largest message that goes inline.
     pub max_inline: u32,
     /// Outstanding reads and atomics.
@@ -84,6 +86,14 @@ pub fn peak_warning(spec: &Spec) -> Option<&'static str> {
     implicit.then_some(" WARNING: BW peak won't be measured in this run.\n")
 }
 
+/// Returns perftest's word for a link layer.
+pub(super) const fn link_type(layer: LinkLayer) -> &'static str {
+    match layer {
+        LinkLayer::Ethernet => "Ethernet",
+        LinkLayer::InfiniBand => "IB",
+    }
+}
+
 /// Returns the banner of a run, with its closing separator.
 pub fn banner(spec: &Spec, facts: &Facts) -> String {
     let bandwidth = spec.test.is_bandwidth();
@@ -120,8 +130,10 @@ pub fn banner(spec: &Spec, facts: &Facts) -> String {
         line("CQ Moderation", spec.cq_mod.to_string());
     }
     line("Mtu", format!("{}[B]", facts.mtu.bytes()));
-    line("Link type", "Ethernet".into());
-    line("GID index", facts.gid_index.to_string());
+    line("Link type", link_type(facts.link_layer).into());
+    if let Some(index) = facts.gid_index {
+        line("GID index", index.to_string());
+    }
     if spec.test.is_fetch() {
         line("Outstand reads", facts.outs.to_string());
     } else {
@@ -166,6 +178,10 @@ fn address(text: &mut String, spec: &Spec, side: &str, endpoint: &Endpoint) {
             hex(endpoint.rkey.0.into(), 8),
             hex(endpoint.vaddr, 16)
         );
+    }
+    if endpoint.gid == Gid::default() {
+        text.push('\n');
+        return;
     }
     let bytes: Vec<String> = endpoint
         .gid

@@ -79,8 +79,8 @@ struct Info {
     mtu: usize,
     #[serde(rename = "Link_type")]
     link: &'static str,
-    #[serde(rename = "GID_index")]
-    gid_index: u8,
+    #[serde(rename = "GID_index", skip_serializing_if = "Option::is_none")]
+    gid_index: Option<u8>,
     #[serde(rename = "Max_inline_data", skip_serializing_if = "Option::is_none")]
     max_inline: Option<u32>,
     #[serde(rename = "Outstand_reads", skip_serializing_if = "Option::is_none")]
@@ -177,7 +177,7 @@ fn info(spec: &Spec, facts: &Facts) -> Info {
         rx_depth: receives.then_some(spec.rx_depth),
         cq_mod: spec.test.is_bandwidth().then_some(spec.cq_mod),
         mtu: facts.mtu.bytes(),
-        link: "Ethernet",
+        link: super::banner::link_type(facts.link_layer),
         gid_index: facts.gid_index,
         max_inline: (!fetch).then_some(facts.max_inline),
         outs: fetch.then_some(facts.outs),

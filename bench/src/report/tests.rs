@@ -4,7 +4,7 @@ mod options;
 
 use core::time::Duration;
 
-use roce_engine::verbs::{Gid, Mtu, Psn, Qpn, RKey};
+use roce_engine::verbs::{Gid, LinkLayer, Mtu, Psn, Qpn, RKey};
 
 use super::*;
 use crate::peer::{BwReport, Endpoint};
@@ -23,7 +23,8 @@ fn facts() -> Facts {
     Facts {
         device: "udp:lo".into(),
         mtu: Mtu::B1024,
-        gid_index: 3,
+        gid_index: Some(3),
+        link_layer: LinkLayer::Ethernet,
         max_inline: 0,
         outs: 16,
     }

@@ -43,6 +43,8 @@ pub struct Path {
     pub mtu: Mtu,
     /// How many READs and atomics we answer at a time.
     pub out: u8,
+    /// Our LID, 0 on Ethernet.
+    pub lid: u16,
 }
 
 /// Returns how many READs and atomics we answer at a time: `-o`, or what the device can.
@@ -140,7 +142,7 @@ pub fn create<B: Backend>(
 /// Returns what the peer is told about QP `index`.
 pub fn endpoint(local: &LocalQp, index: usize, path: &Path, buffers: &Buffers) -> Endpoint {
     Endpoint {
-        lid: 0,
+        lid: path.lid,
         out: u16::from(path.out),
         qpn: local.qpn,
         psn: local.psn,
@@ -189,7 +191,7 @@ pub fn bring_up<B: Backend>(
 ) -> Result<Option<Ah>> {
     let address = AddressVector {
         dgid: remote.gid,
-        dlid: 0,
+        dlid: remote.lid,
         sgid_index: path.gid_index,
         hop_limit: HOP_LIMIT,
         traffic_class: spec.tclass,
