@@ -85,7 +85,11 @@ fn measure(plan: &Plan, environment: Environment, stop: &AtomicBool) -> Result<C
                 if !comparison.has_failed(backend, row) {
                     let spec = plan.spec(row, backend);
                     match cell::run(&program, &spec, &folder, stop) {
-                        Ok(run) => comparison.runs.push(Round { round, run }),
+                        Ok(mut run) => {
+                            // Two RDMA devices are two columns.
+                            run.backend.clone_from(backend);
+                            comparison.runs.push(Round { round, run });
+                        }
                         Err(error) if stop.load(Ordering::Relaxed) => return Err(error),
                         Err(error) => comparison.failures.push(Failure {
                             backend: backend.clone(),

@@ -17,6 +17,7 @@ pub mod case;
 pub mod choice;
 pub mod control;
 pub mod duel;
+mod image;
 pub mod judge;
 pub mod machine;
 pub mod matrix;

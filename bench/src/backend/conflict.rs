@@ -5,6 +5,8 @@ use std::path::Path;
 
 /// UDP port 4791 as `/proc/net/udp` has it.
 const PORT: &str = ":12B7";
+/// The address that stands for all, of both families.
+const ANY: char = '0';
 
 /// Returns the sentence that says that the kernel's rxe has the port, and what changes it.
 #[must_use]
@@ -23,14 +25,14 @@ pub fn kernel_owns_the_port() -> Option<String> {
     })
 }
 
-/// Returns whether a table has the port without a process: such a socket has no inode.
+/// Returns whether a table has the port for all addresses, as only the kernel binds it: this program binds one.
 fn is_bound_by_the_kernel(table: &str) -> bool {
-    table.lines().skip(1).any(|line| {
-        let mut fields = line.split_whitespace();
-        let local = fields.nth(1);
-        let inode = fields.nth(7);
-        local.is_some_and(|local| local.ends_with(PORT)) && inode == Some("0")
-    })
+    let locals = table
+        .lines()
+        .filter_map(|line| line.split_whitespace().nth(1));
+    locals
+        .filter_map(|local| local.strip_suffix(PORT))
+        .any(|address| address.chars().all(|digit| digit == ANY))
 }
 
 /// Returns the sentence that says that an adapter takes an interface's RoCE packets, and what changes it.
@@ -65,17 +67,19 @@ mod tests {
     const HEAD: &str = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
 
     #[test]
-    fn a_socket_of_the_kernel_has_no_inode() {
-        let line = |inode: &str| {
+    fn the_kernel_binds_the_port_on_every_address() {
+        let line = |local: &str| {
             format!(
-                "{HEAD}  99: 00000000:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 {inode} 2 0 0\n"
+                "{HEAD}  99: {local} 00000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 4711 2 0 0\n"
             )
         };
-        assert!(is_bound_by_the_kernel(&line("0")));
-        assert!(!is_bound_by_the_kernel(&line("4711")));
-        assert!(!is_bound_by_the_kernel(
-            &line("0").replace(":12B7", ":0035")
-        ));
+        assert!(is_bound_by_the_kernel(&line("00000000:12B7")));
+        assert!(is_bound_by_the_kernel(&line(&format!(
+            "{}:12B7",
+            "0".repeat(32)
+        ))));
+        assert!(!is_bound_by_the_kernel(&line("0100007F:12B7")));
+        assert!(!is_bound_by_the_kernel(&line("00000000:0035")));
         assert!(!is_bound_by_the_kernel(""));
     }
 

@@ -51,6 +51,19 @@ impl Image {
             initramfs: initramfs.into(),
         })
     }
+
+    /// Returns the image with our command in it, written into `folder`.
+    ///
+    /// # Errors
+    /// If it can't be written.
+    pub fn with_roce(&self, roce: &Path, folder: &Path) -> Result<Self> {
+        let initramfs = folder.join("initramfs-with-roce.gz");
+        super::image::with_program(&self.initramfs, roce, &initramfs)?;
+        Ok(Self {
+            kernel: self.kernel.clone(),
+            initramfs,
+        })
+    }
 }
 
 /// Makes a namespace with our end of the wire in it.
