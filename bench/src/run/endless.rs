@@ -80,7 +80,12 @@ impl Plan<'_> {
                     busy: None,
                 });
             };
-            bandwidth::run(ctx, session, &mut flows, load, self.checks, &mut row)?;
+            let ran = bandwidth::run(ctx, session, &mut flows, load, self.checks, &mut row);
+            if let Err(error) = ran
+                && !leaves(ctx, session)?
+            {
+                return Err(error);
+            }
             ctx.end();
         } else {
             wait(ctx, session)?;
@@ -89,6 +94,24 @@ impl Plan<'_> {
         observer.ended(end);
         leave(ctx, session, end)
     }
+}
+
+/// Returns whether the peer leaves within a moment: a device that goes first fails what is on its way to it, and the
+/// end of the TCP connection follows.
+fn leaves<B: Backend>(ctx: &mut Context<'_, B>, session: &Session) -> Result<bool> {
+    let until = ctx.clock.now() + 2 * SECOND;
+    while ctx.watch.end().is_none() {
+        let now = ctx.clock.now();
+        if now > until {
+            return Ok(false);
+        }
+        if session.exchange().peer_closed() {
+            ctx.watch.note_closed(now);
+        } else {
+            ctx.idle()?;
+        }
+    }
+    Ok(true)
 }
 
 /// Lets the peer reach our memory until it says that it is done, or one of the two leaves.

@@ -78,7 +78,7 @@ fn a_result_file_is_tried_before_the_run_and_left_alone_by_one_that_fails() {
 fn a_server_on_any_port_says_which() {
     let said = roce("write-bw -p 0 --connect-timeout 0.2");
     said.assert_code(1);
-    let line = said.out.lines().find(|line| line.contains("TCP port"));
+    let line = said.err.lines().find(|line| line.contains("TCP port"));
     let port = line.and_then(|line| line.split_whitespace().nth(2)?.parse::<u16>().ok());
     assert!(port.is_some_and(|port| port > 0), "{said:#?}");
     roce("write-bw -p 0 127.0.0.1").assert_code(2);
