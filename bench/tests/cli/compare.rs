@@ -44,9 +44,12 @@ fn comparison_prints_a_table_and_writes_its_report() {
 
 #[test]
 fn comparison_refuses_what_it_has_not() {
-    let said = roce("compare --backends verbs");
-    said.assert_code(3);
-    assert!(said.err.contains("not in this version"), "{}", said.err);
+    // A machine with an RDMA device has this one.
+    let said = roce("compare --backends verbs --tests write-lat --quick");
+    if said.code != Some(0) {
+        said.assert_code(3);
+        assert!(said.err.contains("verbs is left out: "), "{}", said.err);
+    }
     roce("compare --backends tcp").assert_code(2);
     roce("compare 192.0.2.1").assert_code(2);
 }
