@@ -375,6 +375,35 @@ fn sends_fill_receives_in_order_and_rnr_is_waited_out() {
 }
 
 #[test]
+fn an_acknowledgement_waits_a_turn_for_company() {
+    let mut pair = Pair::new(Mtu::B1024);
+    let (addr, rkey) = (pair.b.mr.addr, pair.b.mr.rkey);
+    let sges = [pair.a.sge(0, 8)];
+    pair.a.post(1, SendOp::Write { addr, rkey }, &sges);
+    let back = [pair.b.sge(0, 8)];
+    let write = SendOp::Write {
+        addr: pair.a.mr.addr,
+        rkey: pair.a.mr.rkey,
+    };
+    assert_eq!(pair.a.poll(), []);
+    let replies = |pair: &Pair| pair.a.device.link().input.borrow().len();
+    assert_eq!(pair.b.poll(), []);
+    assert_eq!(replies(&pair), 0);
+    assert_eq!(pair.b.poll(), []);
+    assert_eq!(replies(&pair), 1);
+    assert_eq!(pair.a.poll().len(), 1);
+    // What is posted in that turn takes it along.
+    pair.a.post(2, SendOp::Write { addr, rkey }, &sges);
+    assert_eq!(pair.a.poll(), []);
+    assert_eq!(pair.b.poll(), []);
+    pair.b.post(1, write, &back);
+    assert_eq!(pair.b.poll(), []);
+    assert_eq!(replies(&pair), 2);
+    let (done, _) = pair.run(2);
+    assert_eq!(done.len(), 1);
+}
+
+#[test]
 fn an_answer_behind_other_packets_is_taken_before_a_timeout_is_believed() {
     let mut pair = Pair::new(Mtu::B1024);
     let (addr, rkey) = (pair.b.mr.addr, pair.b.mr.rkey);

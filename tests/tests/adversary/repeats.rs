@@ -132,6 +132,25 @@ fn a_flood_of_duplicate_reads_is_one_answer_at_a_time() {
     attack.finish(QpState::Rts, &[]);
 }
 
+/// Duplicates that arrive together owe one acknowledgement, and each that is saved is counted.
+#[test]
+fn a_flood_of_duplicate_writes_is_acknowledged_once() {
+    let mut attack = Attack::on(Lan::with(2, |_| {}), Service::Rc, |_| {});
+    attack.request(Opcode::RC_RDMA_WRITE_ONLY, 0, 8, &[1; 8]);
+    assert_eq!(attack.replies().len(), 1);
+    let ext = attack.ext(Opcode::RC_RDMA_WRITE_ONLY, 8);
+    let bytes = attack.bytes(attack.bth(Opcode::RC_RDMA_WRITE_ONLY, 0), ext, &[1; 8]);
+    for _ in 0..100 {
+        attack.inject(bytes.clone());
+    }
+    attack.settle();
+    attack.settle();
+    assert_eq!(attack.replies().len(), 1);
+    assert_eq!(attack.counter("duplicate_request"), 100);
+    assert_eq!(attack.counter("acks_coalesced"), 99);
+    attack.finish(QpState::Rts, &[(0, 8)]);
+}
+
 /// Duplicate atomics are answered from the table and never executed again, with whatever operands and
 /// addresses they come; another kind of request at their PSN is dropped.
 #[test]
