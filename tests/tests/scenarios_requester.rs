@@ -205,6 +205,7 @@ fn every_transport_retry_count_is_finite() {
         rogue.run();
         rogue.expect_sent(&[(1, Status::RetryExcErr), (2, Status::WrFlushErr)]);
         rogue.expect_state(QpState::Err);
+        assert_eq!(rogue.counter("retry_exceeded_err"), 1);
         let packets = rogue.packets();
         let first = packets.iter().filter(|packet| packet.psn() == 100).count();
         assert_eq!(first, usize::from(retry_cnt) + 1);
@@ -303,6 +304,7 @@ fn rnr_retry_seven_is_for_ever() {
         } else {
             assert_eq!(sent, usize::from(rnr_retry) + 1);
             rogue.expect_sent(&[(1, Status::RnrRetryExcErr)]);
+            assert_eq!(rogue.counter("retry_rnr_exceeded_err"), 1);
             rogue.expect_state(QpState::Err);
         }
     }

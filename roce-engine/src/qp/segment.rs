@@ -195,6 +195,11 @@ mod tests {
     use super::*;
     use roce_wire::RKey;
 
+    #[test]
+    fn a_read_alone_in_the_air_has_the_longer_pieces() {
+        assert_eq!([0, 1, 2, 16].map(read_span), [64, 64, 32, 32]);
+    }
+
     const WRITE: SendOp = SendOp::Write {
         addr: 0x1000,
         rkey: RKey(7),
