@@ -4,10 +4,18 @@
 use core::time::Duration;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use backend_udp::{Config, Endpoint, Local, OpenError, UdpLink};
 use roce_engine::link::Link;
+
+/// One test at a time: a process that another test starts holds copies of this one's sockets until its `exec`.
+static TURN: Mutex<()> = Mutex::new(());
+
+fn turn() -> MutexGuard<'static, ()> {
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Names the role that a copy of this test binary plays.
 const ROLE: &str = "BACKEND_UDP_TEST_ROLE";
@@ -61,6 +69,7 @@ fn kill(mut child: Child) {
 
 #[test]
 fn a_killed_process_leaves_its_place_to_the_next() {
+    let _turn = turn();
     let server = open(24_831, Endpoint::Server).unwrap();
     for _ in 0..10 {
         let client = start(24_831, "client");
@@ -78,6 +87,7 @@ fn a_killed_process_leaves_its_place_to_the_next() {
 
 #[test]
 fn a_place_is_free_at_once_while_the_killed_process_is_still_dying() {
+    let _turn = turn();
     for _ in 0..10 {
         let mut client = start(24_832, "client");
         let mut server = start(24_832, "server");
