@@ -126,7 +126,9 @@ struct Rings {
 impl Rings {
     fn map(fd: &OwnedFd, config: &Config) -> io::Result<Self> {
         // Every slot has a place wherever it may be; a slot to send takes two descriptors.
-        let fill = config.receive_slots;
+        // The kernel shows what arrived before it shows how far it is in the fill ring (`xsk_flush` in
+        // net/xdp/xsk.c): a slot may come back while the place that it came from still looks taken.
+        let fill = config.receive_slots * 2;
         let rx = config.receive_slots;
         let tx = config.send_slots * 2;
         let completed = config.send_slots * 2;
