@@ -13,7 +13,7 @@ use crate::spec::{Metric, Op, Spec, Test};
 
 /// How often the outside is looked at: a system call or two.
 const INTERVAL: u64 = MILLISECOND;
-/// How long the network's complaint may stand while nothing moves: the default ack timeout and retries run out
+/// How long the network's complaint may stand where nothing ever moved: the default ack timeout and retries run out
 /// before, and their status says more.
 const COMPLAINT_GRACE: u64 = SECOND * 4 / 5;
 /// How long an end that only receives waits for what may still be on its way from a peer that left.
@@ -62,6 +62,8 @@ pub struct Watch {
     closed_at: Option<u64>,
     complaint: Option<(u64, String)>,
     // How long the transport may take to give up on a dead peer.
+    transport: u64,
+    // How long that is waited for at this end.
     grace: u64,
     // RNR NAKs when they were last looked at, and when they are looked at next.
     unready: u64,
@@ -92,6 +94,7 @@ impl Watch {
             last_progress: 0,
             closed_at: None,
             complaint: None,
+            transport: transport.clamp(2 * SECOND, 10 * SECOND),
             grace: transport.clamp(2 * SECOND, 10 * SECOND),
             unready: 0,
             unready_next: 0,
@@ -168,10 +171,16 @@ impl Watch {
             return Ok(());
         }
         let since = |at: u64| now.saturating_sub(at.max(self.last_progress));
+        // A path that worked may come back within the transport's own time, whose status then says more.
+        let patience = if self.work > 0 {
+            self.transport
+        } else {
+            COMPLAINT_GRACE
+        };
         if let Some((_, text)) = self
             .complaint
             .as_ref()
-            .filter(|(at, _)| self.closed_at.is_none() && since(*at) > COMPLAINT_GRACE)
+            .filter(|(at, _)| self.closed_at.is_none() && since(*at) > patience)
         {
             bail!("{text}");
         }
