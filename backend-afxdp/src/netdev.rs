@@ -3,8 +3,8 @@
 use core::net::{IpAddr, Ipv6Addr};
 use std::io;
 
-use roce_engine::verbs::{GidEntry, GidKind, LinkLayer, PortAttr};
-use roce_wire::{Gid, Mac, Mtu, PKey};
+use roce_engine::verbs::PortAttr;
+use roce_wire::{Mac, Mtu};
 
 use crate::config::Config;
 use crate::error::OpenError;
@@ -195,23 +195,8 @@ impl Netdev {
             name: self.name.clone(),
             mtu: self.mtu,
         })?;
-        let active_mtu = carried.min(limit);
-        let rows = self.own.iter().zip(0..=u8::MAX);
-        Ok(PortAttr {
-            active: self.active,
-            link_layer: LinkLayer::Ethernet,
-            active_mtu,
-            lid: 0,
-            pkeys: vec![PKey::DEFAULT],
-            gids: rows
-                .map(|(own, index)| GidEntry {
-                    index,
-                    gid: Gid::from_ip(own.address),
-                    kind: GidKind::RoceV2,
-                    netdev: own.netdev.clone(),
-                })
-                .collect(),
-        })
+        let addresses = self.own.iter().map(|own| (own.address, own.netdev.clone()));
+        Ok(PortAttr::roce(self.active, carried.min(limit), addresses))
     }
 }
 

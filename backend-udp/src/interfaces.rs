@@ -5,8 +5,8 @@ use std::io;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
-use roce_engine::verbs::{GidEntry, GidKind, LinkLayer, PortAttr};
-use roce_wire::{Gid, Mtu, PKey};
+use roce_engine::verbs::PortAttr;
+use roce_wire::Mtu;
 
 use crate::error::OpenError;
 use crate::sys::{self, RawAddress, RawKind};
@@ -173,22 +173,11 @@ impl Interface {
             name: self.name.clone(),
             mtu: self.mtu,
         })?;
-        let rows = self.addresses.iter().zip(0..=u8::MAX);
-        Ok(PortAttr {
-            active: self.active,
-            link_layer: LinkLayer::Ethernet,
-            active_mtu,
-            lid: 0,
-            pkeys: vec![PKey::DEFAULT],
-            gids: rows
-                .map(|(address, index)| GidEntry {
-                    index,
-                    gid: Gid::from_ip(*address),
-                    kind: GidKind::RoceV2,
-                    netdev: self.name.clone(),
-                })
-                .collect(),
-        })
+        let addresses = self
+            .addresses
+            .iter()
+            .map(|address| (*address, self.name.clone()));
+        Ok(PortAttr::roce(self.active, active_mtu, addresses))
     }
 }
 

@@ -108,6 +108,24 @@ impl Bench {
         }
     }
 
+    /// Runs the bandwidth tests, verified, over a path that loses, repeats, reorders and damages packets.
+    ///
+    /// # Panics
+    /// If an end fails.
+    pub fn run_faulty(&self) {
+        let faults = [
+            "--verify",
+            "--impair",
+            "drop=1%,dup=1%,reorder=1%,corrupt=1%,seed=7",
+        ];
+        for test in [Test::WriteBw, Test::ReadBw, Test::SendBw, Test::AtomicBw] {
+            let (client, server) = self.run(test, &faults, SERVER_V4);
+            for (side, reply) in [("client", client), ("server", server)] {
+                assert_eq!(reply.status, 0, "{test:?}: the {side} said\n{}", reply.text);
+            }
+        }
+    }
+
     /// Runs both ends of a test.
     ///
     /// # Panics

@@ -44,17 +44,7 @@ fn every_message_survives_a_path_that_loses_doubles_and_reorders() {
     let Some(bench) = bench("faults", 1500) else {
         return;
     };
-    let faults = [
-        "--verify",
-        "--impair",
-        "drop=1%,dup=1%,reorder=1%,corrupt=1%,seed=7",
-    ];
-    for test in [Test::WriteBw, Test::ReadBw, Test::SendBw, Test::AtomicBw] {
-        let (client, server) = bench.run(test, &faults, SERVER_V4);
-        for (side, reply) in [("client", client), ("server", server)] {
-            assert_eq!(reply.status, 0, "{test:?}: the {side} said\n{}", reply.text);
-        }
-    }
+    bench.run_faulty();
 }
 
 #[test]

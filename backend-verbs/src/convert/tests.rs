@@ -2,19 +2,9 @@ use roce_engine::verbs::QKey;
 
 use super::*;
 
-const STATES: [QpState; 7] = [
-    QpState::Reset,
-    QpState::Init,
-    QpState::Rtr,
-    QpState::Rts,
-    QpState::Sqd,
-    QpState::Sqe,
-    QpState::Err,
-];
-
 #[test]
 fn codes_survive_both_ways() {
-    for one in STATES {
+    for one in QpState::ALL {
         assert_eq!(state(state_code(one)), Some(one));
     }
     for one in [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096] {

@@ -114,48 +114,55 @@ impl Linked for ibv_recv_wr {
     }
 }
 
-fn outcome<W: Linked>(batch: &Batch<W>, code: c_int, bad: *mut W) -> Result<(), Refused> {
-    if code == 0 {
-        return Ok(());
+/// A provider's call that posts a chained list to a `Q`; one that it has not got is `None`.
+type Call<Q, W> = Option<unsafe extern "C" fn(*mut Q, *mut W, *mut *mut W) -> c_int>;
+
+impl<Q> Object<Q> {
+    /// Posts a list by a call of the provider's table.
+    ///
+    /// # Safety
+    ///
+    /// `call` posts to a `Q` of this object's context.
+    #[inline]
+    unsafe fn post<W: Linked>(&self, call: Call<Q, W>, batch: &Batch<W>) -> Result<(), Refused> {
+        batch.end();
+        let mut bad = null_mut();
+        let code = match call {
+            None => libc::EOPNOTSUPP,
+            Some(call) => {
+                let first = batch.requests[0].as_ptr();
+                // SAFETY: the object is alive; requests and pieces are linked, and outlive the call.
+                unsafe { call(self.raw.as_ptr(), first, &raw mut bad) }
+            }
+        };
+        if code == 0 {
+            return Ok(());
+        }
+        let errno = if code > 0 { code } else { last_errno() };
+        Err(Refused {
+            posted: batch.place_of(bad),
+            errno,
+        })
     }
-    let errno = if code > 0 { code } else { last_errno() };
-    Err(Refused {
-        posted: batch.place_of(bad),
-        errno,
-    })
 }
 
 impl Object<ibv_qp> {
     /// Posts a list. Inline pieces point at bytes that live during the call.
     #[inline]
     pub(crate) fn post_send(&self, batch: &Batch<ibv_send_wr>) -> Result<(), Refused> {
-        batch.end();
         // SAFETY: a context's table does not change while it is open.
-        let post = unsafe { (*self.context.raw.as_ptr()).ops.post_send };
-        let Some(post) = post else {
-            return outcome(batch, libc::EOPNOTSUPP, null_mut());
-        };
-        let mut bad = null_mut();
-        let first = batch.requests[0].as_ptr();
-        // SAFETY: the QP is alive; requests and pieces are linked, and outlive the call.
-        let code = unsafe { post(self.raw.as_ptr(), first, &raw mut bad) };
-        outcome(batch, code, bad)
+        let call = unsafe { (*self.context.raw.as_ptr()).ops.post_send };
+        // SAFETY: the call is of this QP's context.
+        unsafe { self.post(call, batch) }
     }
 
     /// Posts a list of receives.
     #[inline]
     pub(crate) fn post_recv(&self, batch: &Batch<ibv_recv_wr>) -> Result<(), Refused> {
-        batch.end();
         // SAFETY: a context's table does not change while it is open.
-        let post = unsafe { (*self.context.raw.as_ptr()).ops.post_recv };
-        let Some(post) = post else {
-            return outcome(batch, libc::EOPNOTSUPP, null_mut());
-        };
-        let mut bad = null_mut();
-        let first = batch.requests[0].as_ptr();
-        // SAFETY: the QP is alive; requests and pieces are linked, and outlive the call.
-        let code = unsafe { post(self.raw.as_ptr(), first, &raw mut bad) };
-        outcome(batch, code, bad)
+        let call = unsafe { (*self.context.raw.as_ptr()).ops.post_recv };
+        // SAFETY: the call is of this QP's context.
+        unsafe { self.post(call, batch) }
     }
 }
 
@@ -163,17 +170,10 @@ impl Object<ibv_srq> {
     /// Posts a list of receives.
     #[inline]
     pub(crate) fn post_recv(&self, batch: &Batch<ibv_recv_wr>) -> Result<(), Refused> {
-        batch.end();
         // SAFETY: a context's table does not change while it is open.
-        let post = unsafe { (*self.context.raw.as_ptr()).ops.post_srq_recv };
-        let Some(post) = post else {
-            return outcome(batch, libc::EOPNOTSUPP, null_mut());
-        };
-        let mut bad = null_mut();
-        let first = batch.requests[0].as_ptr();
-        // SAFETY: the SRQ is alive; requests and pieces are linked, and outlive the call.
-        let code = unsafe { post(self.raw.as_ptr(), first, &raw mut bad) };
-        outcome(batch, code, bad)
+        let call = unsafe { (*self.context.raw.as_ptr()).ops.post_srq_recv };
+        // SAFETY: the call is of this SRQ's context.
+        unsafe { self.post(call, batch) }
     }
 }
 

@@ -74,7 +74,9 @@ impl Watch {
     /// Makes the watch of a run, whose signals set `stop`.
     pub fn new(stop: Arc<AtomicBool>, spec: &Spec) -> Self {
         // Eight attempts, each of up to four times the coded time.
-        let transport = (4096_u64 << spec.qp_timeout.min(31)).saturating_mul(8 * 4);
+        let transport = (4096_u64 << spec.qp_timeout.min(31))
+            .saturating_mul(8 * 4)
+            .clamp(2 * SECOND, 10 * SECOND);
         let bound = u64::try_from(spec.connect_timeout.as_nanos()).unwrap_or(u64::MAX);
         let paced = spec.pace.rate.is_some() || spec.pace.latency_gap_us > 0;
         Self {
@@ -94,8 +96,8 @@ impl Watch {
             last_progress: 0,
             closed_at: None,
             complaint: None,
-            transport: transport.clamp(2 * SECOND, 10 * SECOND),
-            grace: transport.clamp(2 * SECOND, 10 * SECOND),
+            transport,
+            grace: transport,
             unready: 0,
             unready_next: 0,
         }

@@ -1,6 +1,6 @@
 //! Every test with every option that changes what travels, data verified: in the lab over IPv4, as two processes over IPv6.
 
-use crate::process::{Turn, pair, roce};
+use crate::process::{TESTS, Turn, pair, roce};
 
 /// What is added to a test, and the tests that have it: by a part of their name, or all.
 const OPTIONS: [(&str, &[&str]); 10] = [
@@ -14,17 +14,6 @@ const OPTIONS: [(&str, &[&str]); 10] = [
     ("-b -n 200", &["bw"]),
     ("-q 4 -n 200", &["bw"]),
     ("-b -q 4 -n 200", &["bw"]),
-];
-
-const TESTS: [&str; 8] = [
-    "write-bw",
-    "write-lat",
-    "read-bw",
-    "read-lat",
-    "send-bw",
-    "send-lat",
-    "atomic-bw",
-    "atomic-lat",
 ];
 
 fn assert_verified(words: &str, text: &str) {

@@ -1,21 +1,12 @@
 //! Two processes over the loopback addresses of both families.
 
-use crate::process::{Turn, pair, pair_of};
+use crate::process::{TESTS, Turn, pair, pair_of};
 
 #[test]
 fn two_processes_run_every_test_over_both_families() {
     let _turn = Turn::take();
     for host in ["127.0.0.1", "::1"] {
-        for test in [
-            "write-bw",
-            "read-bw",
-            "send-bw",
-            "atomic-bw",
-            "write-lat",
-            "read-lat",
-            "send-lat",
-            "atomic-lat",
-        ] {
+        for test in TESTS {
             let (server, client) = pair(&format!("{test} -n 100 --verify"), host);
             server.assert_code(0);
             client.assert_code(0);

@@ -11,6 +11,18 @@ use std::time::Instant;
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 
+/// The eight tests.
+pub(crate) const TESTS: [&str; 8] = [
+    "write-bw",
+    "write-lat",
+    "read-bw",
+    "read-lat",
+    "send-bw",
+    "send-lat",
+    "atomic-bw",
+    "atomic-lat",
+];
+
 /// How long any process may take.
 const BOUND: Duration = Duration::from_secs(60);
 

@@ -1,5 +1,7 @@
 //! What a device and its port are.
 
+use core::net::IpAddr;
+
 use alloc::string::String;
 use alloc::vec::Vec;
 
@@ -52,6 +54,33 @@ pub struct PortAttr {
     pub pkeys: Vec<PKey>,
     /// The GID table.
     pub gids: Vec<GidEntry>,
+}
+
+impl PortAttr {
+    /// Returns the port of a device on an Ethernet interface: one P_Key, and a RoCE v2 GID for each address with the
+    /// netdev that has it. Addresses beyond the 256 that a row's number can name are left out.
+    pub fn roce(
+        active: bool,
+        active_mtu: Mtu,
+        addresses: impl IntoIterator<Item = (IpAddr, String)>,
+    ) -> Self {
+        let rows = addresses.into_iter().zip(0..=u8::MAX);
+        Self {
+            active,
+            link_layer: LinkLayer::Ethernet,
+            active_mtu,
+            lid: 0,
+            pkeys: alloc::vec![PKey::DEFAULT],
+            gids: rows
+                .map(|((address, netdev), index)| GidEntry {
+                    index,
+                    gid: Gid::from_ip(address),
+                    kind: GidKind::RoceV2,
+                    netdev,
+                })
+                .collect(),
+        }
+    }
 }
 
 /// A device's limits.

@@ -241,6 +241,25 @@ fn a_window_may_end_in_the_middle_of_a_message() {
     attack.finish(QpState::Err, &[(4096, MTU)]);
 }
 
+/// Ends the registration that a READ of 32 packets is answered from: the packet that can't be read is refused.
+fn end_in_the_middle(attack: &mut Attack, mr: Mr) {
+    attack
+        .lan
+        .world
+        .device(0)
+        .deregister(mr)
+        .expect("it exists");
+    attack.settle();
+    let replies = attack.replies();
+    let (last, data) = replies.split_last().expect("answers");
+    assert!(
+        !data.is_empty() && data.len() < 32,
+        "{} packets of data",
+        data.len()
+    );
+    assert_eq!(*last, (ACK, 200 + data.len() as u32, Some(0x62)));
+}
+
 /// READ memory that ends while its answer is on its way: the rest is a NAK 0x62 at the packet that can't
 /// be read.
 #[test]
@@ -257,21 +276,7 @@ fn a_registration_may_end_in_the_middle_of_an_answer() {
     for _ in 0..6 {
         attack.lan.world.step();
     }
-    attack
-        .lan
-        .world
-        .device(0)
-        .deregister(mr)
-        .expect("it exists");
-    attack.settle();
-    let replies = attack.replies();
-    let (last, data) = replies.split_last().expect("answers");
-    assert!(
-        !data.is_empty() && data.len() < 32,
-        "{} packets of data",
-        data.len()
-    );
-    assert_eq!(*last, (ACK, 200 + data.len() as u32, Some(0x62)));
+    end_in_the_middle(&mut attack, mr);
     attack.finish(QpState::Err, &[]);
 }
 
@@ -321,21 +326,7 @@ fn an_answer_before_a_refusal_may_be_refused_itself() {
         attack.lan.world.step();
     }
     attack.lan.expect_state(attack.victim, QpState::Err);
-    attack
-        .lan
-        .world
-        .device(0)
-        .deregister(mr)
-        .expect("it exists");
-    attack.settle();
-    let replies = attack.replies();
-    let (last, data) = replies.split_last().expect("answers");
-    assert!(
-        !data.is_empty() && data.len() < 32,
-        "{} packets of data",
-        data.len()
-    );
-    assert_eq!(*last, (ACK, 200 + data.len() as u32, Some(0x62)));
+    end_in_the_middle(&mut attack, mr);
     let event = AsyncEvent::QpAccessError(attack.victim.qpn);
     assert_eq!(attack.lan.events(0), [event]);
     attack.finish(QpState::Err, &[]);

@@ -4,22 +4,12 @@ use alloc::string::String;
 
 use super::*;
 
-const STATES: [QpState; 7] = [
-    QpState::Reset,
-    QpState::Init,
-    QpState::Rtr,
-    QpState::Rts,
-    QpState::Sqd,
-    QpState::Sqe,
-    QpState::Err,
-];
-
 #[test]
 fn the_whole_table_is_as_written_down() {
     let mut table = String::new();
     for service in [Service::Rc, Service::Uc, Service::Ud] {
-        for from in STATES {
-            for to in STATES {
+        for from in QpState::ALL {
+            for to in QpState::ALL {
                 let Some(rule) = transition(from, to, service) else {
                     continue;
                 };
@@ -42,8 +32,8 @@ fn the_whole_table_is_as_written_down() {
 #[test]
 fn required_and_optional_never_overlap() {
     for service in [Service::Rc, Service::Uc, Service::Ud] {
-        for from in STATES {
-            for to in STATES {
+        for from in QpState::ALL {
+            for to in QpState::ALL {
                 if let Some(rule) = transition(from, to, service) {
                     let both = rule.required.minus(rule.required.minus(rule.optional));
                     assert!(both.is_empty(), "{service:?} {from}->{to}: {both}");
