@@ -146,6 +146,10 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
             for completion in &completions[..count] {
                 self.take(completion, now)?;
             }
+            // Messages that came all at once still took their receiver some time; perftest counts it, too.
+            if count > 0 && self.first == Some(self.last) {
+                self.last = self.ctx.clock.now();
+            }
             if self.is_over(now) {
                 return Ok(());
             }

@@ -3,7 +3,7 @@
 use std::fs::{self, OpenOptions};
 use std::process::{Command, Stdio};
 
-use crate::process::{Said, Turn, free_port, roce};
+use crate::process::{Said, Turn, free_port, pair_of, roce};
 
 #[test]
 fn a_row_of_zeros_is_a_failure() {
@@ -14,6 +14,31 @@ fn a_row_of_zeros_is_a_failure() {
         ));
         said.assert_code(1);
         assert!(said.err.contains("nothing was measured"), "{said:#?}");
+    }
+}
+
+/// What is delayed by the same time leaves in one burst, and a receiver finds all of it in one look.
+#[test]
+fn a_receiver_of_one_burst_measures_more_than_zero() {
+    let _turn = Turn::take();
+    for _ in 0..5 {
+        let (server, client) = pair_of(
+            "send-bw -n 5 -s 64",
+            "send-bw -n 5 -s 64 --impair delay=20ms",
+            "127.0.0.1",
+        );
+        client.assert_code(0);
+        server.assert_code(0);
+        let mut lines = server
+            .out
+            .lines()
+            .skip_while(|line| !line.starts_with(" #bytes"));
+        let row = lines.nth(1).unwrap_or_default();
+        let rate = row
+            .split_whitespace()
+            .last()
+            .and_then(|rate| rate.parse().ok());
+        assert!(rate.is_some_and(|rate: f64| rate > 0.0), "{server:#?}");
     }
 }
 

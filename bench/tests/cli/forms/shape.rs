@@ -14,12 +14,12 @@ const WIDTH: usize = 7;
 /// The width that iterations of a bandwidth test are padded to.
 const COUNT_WIDTH: usize = 10;
 
-/// The two forms of 20 messages in Gb/s. Which one a row has depends on its figures; in the samples with a small `-s`
-/// both ends have the second.
+/// The two forms of 20 messages in Gb/s. A row has the second if its average is below [`SMALL`].
 const GIGABITS: [&str; 2] = [
     "               <.2>            <.2>\t\t   <.6>",
     "           <.6>            <.6>            <.6>",
 ];
+const SMALL: f64 = 0.1;
 
 /// Returns the first line whose form differs.
 pub(super) fn difference(
@@ -52,7 +52,7 @@ fn of_line(test: &str, options: &str, line: &str) -> String {
     if row.starts_with(|c: char| c.is_ascii_digit()) {
         return match line.split_once(", ") {
             Some((number, sample)) => format!("{number}, {}", general(sample)),
-            None => either(options, of_row(test, options, line)),
+            None => of_gigabits(options, line, of_row(test, options, line)),
         };
     }
     if line.contains(" address: LID") {
@@ -74,12 +74,21 @@ fn of_line(test: &str, options: &str, line: &str) -> String {
     }
 }
 
-/// Takes the two forms of a row in Gb/s for one, where the sizes leave it to the figures.
-fn either(options: &str, form: String) -> String {
-    if !options.contains("--report_gbits") || options.contains("-s ") {
+/// Takes the two forms of a row in Gb/s for one, where it has the one that its average asks for. With `-b` that is
+/// the average of one direction, which a row with the sum of both does not tell.
+fn of_gigabits(options: &str, line: &str, form: String) -> String {
+    let average = line.split_whitespace().nth(3);
+    let Some(average) = average.and_then(|figure| figure.parse::<f64>().ok()) else {
+        return form;
+    };
+    if !options.contains("--report_gbits") {
         return form;
     }
-    let head = GIGABITS.iter().find_map(|tail| form.strip_suffix(tail));
+    let tails = match options.split(' ').any(|word| word == "-b") {
+        true => &GIGABITS[..],
+        false => &GIGABITS[usize::from(average < SMALL)..][..1],
+    };
+    let head = tails.iter().find_map(|tail| form.strip_suffix(tail));
     head.map_or_else(|| form.clone(), |head| format!("{head} in Gb/s"))
 }
 
@@ -174,6 +183,20 @@ fn figures_may_differ_and_their_form_may_not() {
         " 65536      21               43.41              20.85  \t\t   0.000334",
     ] {
         assert_ne!(of(other), of(row), "{other}");
+    }
+}
+
+#[test]
+fn the_form_of_gigabits_goes_with_the_average() {
+    let of = |line: &str| of_line("send-bw", "-n 20 --report_gbits", line);
+    let large = of(" 16         20               0.00               8.80   \t\t   68.728522");
+    let small = of(" 16         20           0.000000            0.042998            0.335918");
+    assert_eq!(small, large);
+    for wrong in [
+        " 16         20           0.000000            0.142998            1.335918",
+        " 16         20               0.00               0.04   \t\t   0.335918",
+    ] {
+        assert_ne!(of(wrong), small, "{wrong}");
     }
 }
 
