@@ -1,7 +1,8 @@
 //! Makes the samples in `tests/data/perftest/`: what stock perftest prints, client and server both in the guest.
 //!
 //! `cargo run -p roce-tests --example samples [TEST…]`, as root; a test is one of the eight names, as in
-//! `write-bw`. Some minutes each, as perftest often can't calibrate its clock there. `bench/tests/cli/forms.rs` compares what `roce` prints with the form of these.
+//! `write-bw`. A sample that is there stays: delete a file to make it anew. Some minutes each, as perftest often
+//! can't calibrate its clock there. `bench/tests/cli/forms.rs` compares what `roce` prints with the form of these.
 
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -44,8 +45,17 @@ fn start(wanted: &[String]) -> Result<()> {
             continue;
         }
         let program = format!("ib_{}", name.replace('-', "_"));
-        let mut text = head(&mut guest, &program)?;
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/perftest/{name}.txt"));
+        let old = std::fs::read_to_string(&path).unwrap_or_default();
+        let mut text = match old.split_once("\n\n@@ ") {
+            Some((head, _)) => format!("{head}\n"),
+            None => head(&mut guest, &program)?,
+        };
         for options in options(test) {
+            if let Some(kept) = kept(&old, &program, options) {
+                text.push_str(kept);
+                continue;
+            }
             port += 1;
             let sample = sample(&mut guest, &program, options, port)
                 .with_context(|| format!("{program} {options}"))?;
@@ -55,7 +65,6 @@ fn start(wanted: &[String]) -> Result<()> {
             );
             text.extend(sample);
         }
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("data/perftest/{name}.txt"));
         std::fs::create_dir_all(path.parent().context("a folder")?)?;
         std::fs::write(path, text)?;
     }
@@ -67,6 +76,14 @@ fn target() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     let folder = program.ancestors().nth(3).context("the target folder")?;
     Ok(folder.to_owned())
+}
+
+/// Returns the sample of these options in a file, with its title.
+fn kept<'a>(file: &'a str, program: &str, options: &str) -> Option<&'a str> {
+    let start = file.find(&format!("\n@@ {program} {options}\n"))?;
+    let rest = &file[start..];
+    let end = rest[1..].find("\n@@ ").map_or(rest.len(), |end| end + 1);
+    Some(&rest[..end])
 }
 
 /// Says where the samples of a file come from.
