@@ -5,7 +5,7 @@ use core::fmt::Write as _;
 use super::{SEPARATOR, busy_cell, busy_column};
 use crate::peer::BwReport;
 use crate::run::watch::End;
-use crate::spec::{Form, Spec};
+use crate::spec::{Form, Op, Spec};
 use crate::stats::Unit;
 
 /// Below this average a row in Gb/s has six decimals.
@@ -66,13 +66,18 @@ pub fn both_directions(
 ) -> String {
     let unit = Unit::of_option(spec.report_gbits);
     let columns = bandwidth_columns(unit) + busy_column(spec);
+    // The sources of perftest's tests differ in a space.
+    let space = match spec.test.op {
+        Op::Atomic => "",
+        Op::Write | Op::Read | Op::Send => " ",
+    };
     let mut text = String::new();
     for (side, report) in [("Local", local), ("Remote", remote)] {
         let precision = Precision::of(unit, report.average);
         let row = bandwidth_row(precision, report) + &busy_cell(busy);
         let _infallible = writeln!(
             text,
-            "{SEPARATOR}\n\n {side} results: \n{SEPARATOR}\n{columns}\n{row}"
+            "{SEPARATOR}\n\n {side} results:{space}\n{SEPARATOR}\n{columns}\n{row}"
         );
     }
     text
