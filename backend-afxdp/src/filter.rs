@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use roce_engine::link::{Ipv4Id, RxMeta};
 use roce_wire::{Frame, Mac, Mtu, Network, NotRoce};
 
-use crate::netdev::Own;
+use crate::netdev::{Netdev, Own};
 use crate::segments::{Segments, Sizes};
 
 /// The shortest packet: BTH and ICRC.
@@ -33,6 +33,8 @@ pub(crate) struct Drops {
 pub(crate) struct Filter {
     mac: Mac,
     own: Vec<Own>,
+    /// Whether the interface takes tags off: a frame without one may be of any VLAN then.
+    strips_tags: bool,
     sizes: Sizes,
     pub(crate) drops: Drops,
     /// Batches that a sender on this machine left to its device to cut.
@@ -41,10 +43,11 @@ pub(crate) struct Filter {
 }
 
 impl Filter {
-    pub(crate) fn new(mac: Mac, own: &[Own]) -> Self {
+    pub(crate) fn new(mac: Mac, own: &[Own], strips_tags: bool) -> Self {
         Self {
             mac,
             own: own.to_vec(),
+            strips_tags,
             sizes: Sizes::default(),
             drops: Drops::default(),
             batches: 0,
@@ -53,10 +56,10 @@ impl Filter {
     }
 
     /// Takes new addresses.
-    pub(crate) fn update(&mut self, mac: Mac, own: &[Own]) {
-        self.mac = mac;
-        self.own.clear();
-        self.own.extend_from_slice(own);
+    pub(crate) fn update(&mut self, netdev: &Netdev) {
+        self.mac = netdev.mac;
+        self.own.clone_from(&netdev.own);
+        self.strips_tags = netdev.strips_tags;
     }
 
     /// Hands the packets in a frame to `sink`.
@@ -127,11 +130,12 @@ impl Filter {
     fn is_ours(&mut self, local: IpAddr, frame: &Frame<'_>) -> Option<()> {
         // VLAN 0 is a priority without a VLAN.
         let vlan = frame.vlan().map(|tag| tag.id()).filter(|id| *id != 0);
+        let any_vlan = self.strips_tags && vlan.is_none();
         let mut rows = self.own.iter();
-        if rows.any(|own| own.vlan == vlan && own.address == local) {
+        if rows.any(|own| own.address == local && (any_vlan || own.vlan == vlan)) {
             return Some(());
         }
-        if self.own.iter().any(|own| own.vlan == vlan) {
+        if any_vlan || self.own.iter().any(|own| own.vlan == vlan) {
             self.drops.other_address += 1;
         } else {
             self.drops.other_vlan += 1;

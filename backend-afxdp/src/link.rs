@@ -116,7 +116,7 @@ impl XskLink {
                 port.active_mtu.bytes()
             ));
         }
-        let filter = Filter::new(netdev.mac, &netdev.own);
+        let filter = Filter::new(netdev.mac, &netdev.own, netdev.strips_tags);
         let outer = roce_wire::MAX_OUTER - Ethernet::LEN - VlanTag::LEN;
         Ok(Self {
             caps: LinkCaps {
@@ -169,8 +169,7 @@ impl XskLink {
         let before = self.routes.netdev.mac;
         let addresses = self.routes.follow();
         if addresses || before != self.routes.netdev.mac {
-            let netdev = &self.routes.netdev;
-            self.filter.update(netdev.mac, &netdev.own);
+            self.filter.update(&self.routes.netdev);
         }
         if self.routes.gone {
             return Err(self.failed("receive", &"the interface is gone"));

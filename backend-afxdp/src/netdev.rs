@@ -44,6 +44,8 @@ pub(crate) struct Netdev {
     pub(crate) kind: String,
     pub(crate) queues: u32,
     pub(crate) program: Option<InPlace>,
+    /// Whether it takes VLAN tags off what it receives.
+    pub(crate) strips_tags: bool,
     /// In the order of the GID table.
     pub(crate) own: Vec<Own>,
     /// Indices of VLAN interfaces on top, and their VLANs.
@@ -88,6 +90,7 @@ impl Netdev {
             kind: one.kind.clone(),
             queues: one.queues,
             program: one.program,
+            strips_tags: false,
             own: Vec::new(),
             vlans: Vec::new(),
         }
@@ -123,6 +126,7 @@ impl Netdev {
             let default = IpAddr::V6(eui64_link_local(member.mac));
             own[first..].sort_by_key(|row| row.address != default);
         }
+        self.strips_tags = crate::sys::strips_vlan_tags(&self.name);
         self.own = own;
         self.vlans = members
             .iter()

@@ -31,6 +31,44 @@ pub(crate) fn set_option(
     }
 }
 
+/// Returns whether an interface takes the VLAN tags of what it receives off (`rx-vlan-offload` of ethtool) before a
+/// program sees the frame; no where it can't be asked.
+pub(crate) fn strips_vlan_tags(interface: &str) -> bool {
+    /// A `struct ethtool_value`.
+    #[repr(C)]
+    struct Value {
+        command: u32,
+        data: u32,
+    }
+    const GET_FLAGS: u32 = 0x25;
+    const RX_VLAN: u32 = 1 << 8;
+    let Ok(socket) = rustix::net::socket(
+        rustix::net::AddressFamily::INET,
+        rustix::net::SocketType::DGRAM,
+        None,
+    ) else {
+        return false;
+    };
+    let mut value = Value {
+        command: GET_FLAGS,
+        data: 0,
+    };
+    let mut name = [0; libc::IFNAMSIZ];
+    for (to, from) in name[..libc::IFNAMSIZ - 1].iter_mut().zip(interface.bytes()) {
+        *to = from as libc::c_char;
+    }
+    let mut request = libc::ifreq {
+        ifr_name: name,
+        ifr_ifru: libc::__c_anonymous_ifr_ifru {
+            ifru_data: (&raw mut value).cast(),
+        },
+    };
+    // SAFETY: the request and the value that it points to outlive the call, and the command writes no more than that.
+    let status =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    status == 0 && value.data & RX_VLAN != 0
+}
+
 /// Moves the calling thread to a new network namespace; nothing where this process may not.
 #[cfg(test)]
 pub(crate) fn new_network() -> Option<()> {

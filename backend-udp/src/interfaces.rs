@@ -76,7 +76,8 @@ impl Interface {
         // As the kernel's GID tables do: the default GID first.
         let default = eui64_link_local(mac).map(IpAddr::V6);
         pairs.sort_by_key(|(address, _)| Some(*address) != default);
-        let up = (libc::IFF_UP | libc::IFF_RUNNING) as u32;
+        // IFF_RUNNING follows the carrier up to a second late.
+        let up = (libc::IFF_UP | libc::IFF_LOWER_UP) as u32;
         let (addresses, prefixes) = pairs.into_iter().unzip();
         Self {
             name: link.interface.clone(),
@@ -280,7 +281,7 @@ mod tests {
     fn the_eui64_address_comes_first_and_a_tentative_one_not_at_all() {
         let row = |kind| RawAddress {
             interface: "eth7".to_owned(),
-            flags: (libc::IFF_UP | libc::IFF_RUNNING) as u32,
+            flags: (libc::IFF_UP | libc::IFF_LOWER_UP) as u32,
             kind,
         };
         let ip = |address: &str, mask: &str| RawKind::Ip {

@@ -5,8 +5,10 @@
 
 mod ceiling;
 mod cell;
+mod columns;
 mod file;
 mod plan;
+mod rxe;
 mod summary;
 mod table;
 
@@ -18,6 +20,7 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 
 pub use ceiling::Ceiling;
+pub use columns::Column;
 pub use file::{Comparison, Failure, Round, SkippedBackend};
 pub use plan::{Plan, Row};
 
@@ -30,11 +33,16 @@ use crate::json::{self, Environment};
 /// # Errors
 /// Fails if nothing can be run, or if the report can't be written.
 pub fn run(spec: &CompareSpec) -> Result<u8> {
+    // Signals are taken from here on, so that it is removed after one, too.
+    let stop = signals()?;
+    let _rxe = match &spec.create_rxe {
+        Some(netdev) => Some(rxe::TemporaryRxe::add(netdev)?),
+        None => None,
+    };
     let plan = Plan::new(spec)?;
     let report = spec.report.as_deref().map(report_folder).transpose()?;
     let environment = Environment::of_this_machine();
     print!("{}", table::heading(&plan, &environment));
-    let stop = signals()?;
     let comparison = measure(&plan, environment, &stop)?;
     println!("{}", table::results(&plan, &comparison));
     if plan.rounds > 1 {
@@ -42,6 +50,9 @@ pub fn run(spec: &CompareSpec) -> Result<u8> {
     }
     if plan.ceiling {
         println!("{}", table::ceilings(&plan, &comparison));
+    }
+    if plan.verify {
+        println!("{}", table::verified(&comparison));
     }
     for failure in &comparison.failures {
         println!("{}", table::failure(failure));
@@ -73,6 +84,7 @@ fn measure(plan: &Plan, environment: Environment, stop: &AtomicBool) -> Result<C
     let mut comparison = Comparison {
         runs: Vec::new(),
         rounds: plan.rounds,
+        columns: plan.columns.clone(),
         skipped_backends: plan.skipped.clone(),
         failures: Vec::new(),
         ceilings: Vec::new(),

@@ -18,6 +18,7 @@ use std::time::Instant;
 use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, getppid, set_parent_process_death_signal};
 
+use crate::backend::kernel_owns_the_port;
 use crate::exit::{self, environment, usage};
 use crate::peer::GONE;
 use crate::program::{self, Door, Output};
@@ -61,13 +62,10 @@ pub fn inherited_door() -> Result<Option<Door>> {
 /// As [`program::one_end`], or the child failed.
 pub fn run(spec: &Spec, output: &mut impl Output) -> Result<Vec<String>> {
     let ipv6 = spec.ipv6 || spec.ipv6_addr;
-    let hosts = match spec
-        .device
-        .as_deref()
-        .map(|text| text.split(':').next() == Some("afxdp"))
-    {
-        Some(true) => Some(make_hosts(spec)?),
-        _ => None,
+    let hosts = if needs_hosts(spec) {
+        Some(make_hosts(spec)?)
+    } else {
+        None
     };
     let ip = match (&hosts, spec.bind_source_ip) {
         (Some(_), _) => Hosts::server_address(ipv6)?,
@@ -114,6 +112,15 @@ pub fn run(spec: &Spec, output: &mut impl Output) -> Result<Vec<String>> {
         show(&complaints);
     }
     Err(error)
+}
+
+/// Returns whether each end needs a host of its own: AF_XDP an interface, UDP sockets a port 4791 that the kernel's
+/// rxe has not taken. Where that one can't be had, the end that opens its socket says so.
+fn needs_hosts(spec: &Spec) -> bool {
+    match spec.device.as_deref() {
+        None | Some("udp") => kernel_owns_the_port().is_some() && hosts::cannot().is_none(),
+        Some(device) => device.split(':').next() == Some("afxdp"),
+    }
 }
 
 /// How long the two ends may take to write to their memory before they meet, beyond what a small run takes.
@@ -175,7 +182,7 @@ pub(crate) fn bare_ends() -> Result<[backend_afxdp::Bare; 2]> {
 /// Makes two hosts for a device that needs an interface of its own.
 fn make_hosts(spec: &Spec) -> Result<Hosts> {
     match spec.device.as_deref() {
-        None | Some("afxdp") => Hosts::new(),
+        None | Some("afxdp" | "udp") => Hosts::new(),
         Some(device) => Err(usage(format!(
             "--lab -d {device}: the lab makes its own interfaces: use --lab -d afxdp"
         ))),

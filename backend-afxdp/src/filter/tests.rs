@@ -19,7 +19,7 @@ fn filter() -> Filter {
         Own::new(ip("fd00::2"), None),
         Own::new(ip("10.9.0.2"), Some(100)),
     ];
-    Filter::new(OWN_MAC, &own)
+    Filter::new(OWN_MAC, &own, false)
 }
 
 /// Packets one after the other, each sealed with the Identification of its place.
@@ -201,5 +201,24 @@ fn nonsense_of_any_length_is_handed_on_or_counted_and_searched_for_a_while_only(
         )
         .len(),
         9
+    );
+}
+
+#[test]
+fn an_interface_that_takes_tags_off_leaves_the_address_to_tell_the_vlan() {
+    let untagged = frame("10.9.0.1", "10.9.0.2", None, &[100]);
+    let other = frame("10.9.0.1", "10.9.0.3", None, &[100]);
+    let elsewhere = frame("10.9.0.1", "10.9.0.2", Some(7), &[100]);
+    let mut strict = filter();
+    assert_eq!(taken(&mut strict, &untagged).len(), 0);
+    let mut filter = filter();
+    filter.strips_tags = true;
+    assert_eq!(taken(&mut filter, &untagged).len(), 1);
+    assert_eq!(taken(&mut filter, &other).len(), 0);
+    // A tag that is still there counts.
+    assert_eq!(taken(&mut filter, &elsewhere).len(), 0);
+    assert_eq!(
+        (filter.drops.other_address, filter.drops.other_vlan),
+        (1, 1)
     );
 }

@@ -13,6 +13,7 @@ Examples:
   roce compare                                  the default rows, three rounds: about two minutes
   roce compare --quick                          one short round, to see that it works
   roce compare --tests write-bw --sizes 64,64K  a few cells
+  roce compare --create-rxe eth0                the kernel's soft-RoCE beside the others, as root
   roce compare --report results                 writes results/compare.json, too";
 
 /// Options of the comparison.
@@ -40,6 +41,12 @@ pub(super) struct CompareOptions {
     /// Measure beside each cell what its bare path gives: the same packets with no protocol
     #[arg(long)]
     ceiling: bool,
+    /// Look at the data of each cell, which costs some of its speed; data that is wrong fails the cell
+    #[arg(long)]
+    verify: bool,
+    /// Make a soft-RoCE device on this interface for the comparison, and remove it after (as root)
+    #[arg(long, value_name = "NETDEV")]
+    create_rxe: Option<String>,
     /// One short round
     #[arg(long)]
     quick: bool,
@@ -63,6 +70,10 @@ pub struct CompareSpec {
     pub duration: Duration,
     /// Whether the bare paths are measured beside them.
     pub ceiling: bool,
+    /// Whether the data is looked at.
+    pub verify: bool,
+    /// The interface that a soft-RoCE device is made on.
+    pub create_rxe: Option<String>,
     /// Where the report goes.
     pub report: Option<PathBuf>,
 }
@@ -95,6 +106,8 @@ impl CompareOptions {
             rounds: self.rounds.unwrap_or(rounds),
             duration,
             ceiling: self.ceiling,
+            verify: self.verify,
+            create_rxe: self.create_rxe,
             report: self.report,
         })
     }

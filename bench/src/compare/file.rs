@@ -5,6 +5,7 @@ use core::fmt;
 use serde::{Deserialize, Serialize};
 
 use super::ceiling::Ceiling;
+use super::columns::Column;
 use super::plan::Row;
 use crate::json::{Environment, Run};
 
@@ -15,6 +16,9 @@ pub struct Comparison {
     pub runs: Vec<Round>,
     /// How many times each cell was to run.
     pub rounds: u32,
+    /// What the columns of the table are.
+    #[serde(default)]
+    pub columns: Vec<Column>,
     /// Backends that were left out.
     pub skipped_backends: Vec<SkippedBackend>,
     /// Cells that failed.

@@ -5,6 +5,7 @@ use core::time::Duration;
 
 use anyhow::Result;
 
+use super::columns::{self, BACKENDS, Column};
 use super::file::SkippedBackend;
 use crate::cli::CompareSpec;
 use crate::exit;
@@ -45,17 +46,6 @@ const DEFAULT_ROWS: [Row; 9] = [
     row(Op::Atomic, Metric::Latency, 8),
 ];
 
-/// The backends there are.
-const BACKENDS: [&str; 3] = ["udp", "afxdp", "verbs"];
-
-/// Returns why a backend can't be run here, if it can't.
-fn missing(backend: &str) -> Option<String> {
-    match backend {
-        "afxdp" => crate::lab::cannot_make_hosts(),
-        _ => crate::backend::kernel_owns_the_port(),
-    }
-}
-
 /// A comparison, worked out.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -63,6 +53,8 @@ pub struct Plan {
     pub rows: Vec<Row>,
     /// The backends, in order.
     pub backends: Vec<String>,
+    /// The same with the path of each.
+    pub columns: Vec<Column>,
     /// Backends that are left out.
     pub skipped: Vec<SkippedBackend>,
     /// How many times each cell runs.
@@ -71,6 +63,8 @@ pub struct Plan {
     pub duration: Duration,
     /// Whether the bare paths are measured beside them.
     pub ceiling: bool,
+    /// Whether what arrives is looked at.
+    pub verify: bool,
 }
 
 impl Plan {
@@ -89,27 +83,26 @@ impl Plan {
         let mut plan = Self {
             rows: rows(&spec.tests, &spec.sizes),
             backends: Vec::new(),
+            columns: Vec::new(),
             skipped: Vec::new(),
             rounds: spec.rounds,
             duration: spec.duration,
             ceiling: spec.ceiling,
+            verify: spec.verify,
         };
         for name in BACKENDS {
             if !spec.backends.is_empty() && !spec.backends.iter().any(|chosen| chosen == name) {
                 continue;
             }
-            if name == "verbs" {
-                plan.add_rdma_devices();
-                continue;
-            }
-            match missing(name) {
-                None => plan.backends.push(name.to_owned()),
-                Some(reason) => plan.skipped.push(SkippedBackend {
-                    backend: name.to_owned(),
-                    reason,
-                }),
+            for column in columns::of(name) {
+                match column {
+                    Ok(column) => plan.columns.push(column),
+                    Err(skipped) => plan.skipped.push(skipped),
+                }
             }
         }
+        let names = plan.columns.iter().map(|column| column.backend.clone());
+        plan.backends = names.collect();
         if plan.backends.is_empty() {
             let reasons: Vec<_> = plan.skipped.iter().map(ToString::to_string).collect();
             return Err(exit::environment(format!(
@@ -118,34 +111,6 @@ impl Plan {
             )));
         }
         Ok(plan)
-    }
-
-    /// Adds a column for each RDMA device with an active port.
-    fn add_rdma_devices(&mut self) {
-        let skip = |backend: String, reason: String| SkippedBackend { backend, reason };
-        let all = match backend_verbs::devices(None) {
-            Ok(all) => all,
-            Err(error) => {
-                return self
-                    .skipped
-                    .push(skip("verbs".to_owned(), error.to_string()));
-            }
-        };
-        for one in all {
-            match one {
-                Ok(info) if info.ports.iter().any(|port| port.attr.active) => {
-                    self.backends.push(format!("verbs:{}", info.name));
-                }
-                Ok(info) => {
-                    let reason = "no port of it is active".to_owned();
-                    self.skipped
-                        .push(skip(format!("verbs:{}", info.name), reason));
-                }
-                Err(error) => self
-                    .skipped
-                    .push(skip("verbs".to_owned(), error.to_string())),
-            }
-        }
     }
 
     /// Returns the run of a cell: in the lab, measured after a quarter of its time as warm-up.
@@ -157,6 +122,7 @@ impl Plan {
             },
             lab: true,
             device: Some(backend.to_owned()),
+            verify: self.verify,
             size: row.size,
             iters: 0,
             duration: Some(Span {

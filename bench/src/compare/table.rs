@@ -40,6 +40,9 @@ pub(super) fn heading(plan: &Plan, environment: &Environment) -> String {
             .as_ref()
             .map_or_else(String::new, |cpu| format!(", {cpu}")),
     );
+    for column in &plan.columns {
+        let _infallible = writeln!(text, "{}: {}", column.backend, column.path);
+    }
     for skipped in &plan.skipped {
         let _infallible = writeln!(text, "{skipped}");
     }
@@ -78,6 +81,21 @@ pub(super) fn results(plan: &Plan, comparison: &Comparison) -> String {
         text.push_str(" Figures are medians of the rounds, ± half their range.");
     }
     text
+}
+
+/// Says how much data was looked at.
+pub(super) fn verified(comparison: &Comparison) -> String {
+    let checked: Vec<u64> = comparison
+        .runs
+        .iter()
+        .filter_map(|round| round.run.verified_bytes)
+        .collect();
+    format!(
+        "verify: {} of {} runs looked at their data, {} MB, all of it right",
+        checked.iter().filter(|bytes| **bytes > 0).count(),
+        comparison.runs.len(),
+        checked.iter().sum::<u64>() / 1_000_000
+    )
 }
 
 /// Returns the table of how far the rounds of each cell differ.

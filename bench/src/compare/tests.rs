@@ -14,6 +14,8 @@ fn chosen() -> CompareSpec {
         rounds: 3,
         duration: Duration::from_secs(2),
         ceiling: false,
+        verify: false,
+        create_rxe: None,
         report: None,
     }
 }

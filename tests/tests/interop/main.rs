@@ -8,7 +8,7 @@
 //! Without `--smoke` or `--full`, every test with every option in both roles runs on one path each: one kernel with
 //! its perftest, one MTU, one address family, turned so that each pair of values occurs. `--full` runs all paths
 //! and renews the table of `docs/interop.md`. Filters are parts of a case's name, all of which must match.
-//! `--exec` runs one command in each guest in place of the cases.
+//! `--exec` runs one command in each guest in place of the cases; `roce` is there, too.
 
 mod document;
 mod faults;

@@ -122,6 +122,11 @@ fn one_peer<'scope>(
     let folder = place.folder.join(peer.suite());
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
+    // Whoever looks around in the guest may want to run our command there.
+    let image = match options.exec {
+        Some(_) => image.with_roce(&place.roce, &folder)?,
+        None => image,
+    };
     let mut guest = Guest::boot(&image, &folder)?;
     println!(
         "guest: Linux {} of Debian's {}",
@@ -129,7 +134,7 @@ fn one_peer<'scope>(
         peer.suite()
     );
     if let Some(command) = &options.exec {
-        let reply = guest.run(command, Duration::from_secs(60))?;
+        let reply = guest.run(command, Duration::from_secs(600))?;
         print!("{}", reply.text);
         println!("status {}", reply.status);
         return Ok(vec![]);
