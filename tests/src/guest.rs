@@ -21,6 +21,7 @@ mod image;
 pub mod judge;
 pub mod machine;
 pub mod matrix;
+pub mod monitor;
 
 pub use machine::{Guest, Image};
 

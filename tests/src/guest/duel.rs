@@ -8,6 +8,7 @@ use anyhow::{Context, Result, ensure};
 
 use super::case::{Case, Role};
 use super::machine::Guest;
+use super::monitor::Dump;
 use super::net;
 use crate::capture::Capture;
 use crate::process::{Process, Reply};
@@ -32,6 +33,39 @@ pub struct Duel {
     pub took: Duration,
 }
 
+/// A capture that is running.
+#[derive(Debug)]
+pub enum Wire {
+    /// On the tap, by the host's kernel.
+    Tap(Capture),
+    /// Behind the tap, where frames of AF_XDP pass, too.
+    Cable(Dump),
+}
+
+impl Wire {
+    /// Waits until frames are being taken.
+    ///
+    /// # Errors
+    /// As [`Capture::ready`].
+    pub fn ready(&mut self) -> Result<()> {
+        match self {
+            Self::Tap(capture) => capture.ready(),
+            Self::Cable(_) => Ok(()),
+        }
+    }
+
+    /// Ends the capture and returns the file, which holds every frame.
+    ///
+    /// # Errors
+    /// As [`Capture::finish`] and [`Dump::finish`].
+    pub fn finish(self) -> Result<PathBuf> {
+        match self {
+            Self::Tap(capture) => capture.finish(),
+            Self::Cable(dump) => dump.finish(),
+        }
+    }
+}
+
 /// Where a case runs.
 #[derive(Debug)]
 pub struct Ground<'a> {
@@ -44,13 +78,16 @@ pub struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// Starts the capture of a case.
+    /// Starts the capture of a case with this link of ours.
     ///
     /// # Errors
-    /// If dumpcap can't be run.
-    pub fn capture(&self, guest: &Guest) -> Result<Capture> {
+    /// If nobody can capture.
+    pub fn capture(&self, guest: &Guest, link: &str) -> Result<Wire> {
         let file = self.folder.join(format!("{}.pcap", self.port));
-        Capture::start(guest.namespace(), net::TAP, &file)
+        match link {
+            "afxdp" => guest.dump(&file).map(Wire::Cable),
+            _ => Capture::start(guest.namespace(), net::TAP, &file).map(Wire::Tap),
+        }
     }
 
     /// Starts our side with its output in a log.
@@ -100,7 +137,7 @@ pub fn run(
     guest: &mut Guest,
     ground: &Ground<'_>,
     case: &Case,
-    capture: &mut Capture,
+    capture: &mut Wire,
 ) -> Result<Duel> {
     let (ours, theirs) = (
         case.our_arguments(ground.port),

@@ -3,10 +3,12 @@
 use core::time::Duration;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 
 use super::control::Control;
+use super::monitor::{Dump, Monitor};
 use super::net;
 use crate::namespace::{Namespace, mac_text};
 use crate::process::{Process, Reply};
@@ -85,6 +87,7 @@ fn namespace_with_tap() -> Result<Namespace> {
 pub struct Guest {
     // Dropped in this order: the guest sees the hang-up, QEMU is killed, the namespace goes.
     control: Control,
+    monitor: Arc<Monitor>,
     _qemu: Process,
     namespace: Namespace,
     kernel: String,
@@ -99,6 +102,7 @@ impl Guest {
     pub fn boot(image: &Image, folder: &Path) -> Result<Self> {
         let namespace = namespace_with_tap()?;
         let socket = folder.join("control");
+        let monitor = folder.join("monitor");
         let console = folder.join("console.log");
         let _ = std::fs::remove_file(&socket);
         let mut command = namespace.command("qemu-system-x86_64");
@@ -120,6 +124,10 @@ impl Guest {
             .arg(&image.initramfs)
             .args(["-append", KERNEL_OPTIONS])
             .args(["-serial", &format!("file:{}", console.display())])
+            .args([
+                "-qmp",
+                &format!("unix:{},server=on,wait=off", monitor.display()),
+            ])
             // With wait=on the guest starts only after we are connected, so its first word is
             // not lost.
             .args([
@@ -154,6 +162,7 @@ impl Guest {
         })?;
         let mut guest = Self {
             control,
+            monitor: Arc::new(Monitor::connect(&monitor)?),
             _qemu: qemu,
             namespace,
             kernel: String::new(),
@@ -251,6 +260,14 @@ impl Guest {
     #[must_use]
     pub fn namespace(&self) -> &Namespace {
         &self.namespace
+    }
+
+    /// Has QEMU capture what passes between the tap and the guest.
+    ///
+    /// # Errors
+    /// If QEMU refuses.
+    pub fn dump(&self, file: &Path) -> Result<Dump> {
+        Dump::start(&self.monitor, "n", file)
     }
 
     /// Runs a line of shell in the guest, which kills it after `limit`.

@@ -9,10 +9,9 @@ use std::thread::{Scope, ScopedJoinHandle};
 use std::time::Instant;
 
 use anyhow::{Context, Result, anyhow};
-use roce_tests::capture::Capture;
 use roce_tests::command;
 use roce_tests::guest::case::{Case, Peer};
-use roce_tests::guest::duel::{self, Duel, Ground};
+use roce_tests::guest::duel::{self, Duel, Ground, Wire};
 use roce_tests::guest::{Guest, Image, judge, matrix};
 
 use super::document;
@@ -250,7 +249,7 @@ fn on_its_network(
     roce: &Path,
     case: &Case,
     folder: &Path,
-) -> Result<(Duel, Capture)> {
+) -> Result<(Duel, Wire)> {
     if case.choice.netem.is_none() {
         return with_a_clock(guest, roce, case, folder);
     }
@@ -265,13 +264,13 @@ fn with_a_clock(
     roce: &Path,
     case: &Case,
     folder: &Path,
-) -> Result<(Duel, Capture)> {
+) -> Result<(Duel, Wire)> {
     const TRIES: u32 = 3;
     let mut tried = 1;
     loop {
         let port = next_port();
         let ground = Ground { roce, folder, port };
-        let mut capture = ground.capture(guest)?;
+        let mut capture = ground.capture(guest, &case.link)?;
         let duel = duel::run(guest, &ground, case, &mut capture)?;
         if !duel.lacks_a_clock() || tried == TRIES {
             return Ok((duel, capture));
@@ -285,7 +284,7 @@ fn lost(error: &anyhow::Error) -> (bool, String) {
     (false, format!("{error:#}\n"))
 }
 
-fn say(duel: &Duel, capture: Capture, keep: bool) -> (bool, String) {
+fn say(duel: &Duel, capture: Wire, keep: bool) -> (bool, String) {
     let verdict = match capture.finish().and_then(|_| judge::judge(duel)) {
         Ok(verdict) => verdict,
         Err(error) => return lost(&error),
