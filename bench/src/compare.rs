@@ -113,8 +113,8 @@ fn measure(plan: &Plan, environment: Environment, stop: &AtomicBool) -> Result<C
                         }),
                     }
                 }
-                if plan.ceiling {
-                    let bare = ceiling::measure(backend, row, plan.duration / 2)?;
+                if plan.ceiling && ceiling::has_path(backend) {
+                    let bare = ceiling::measure(backend, row, plan.mtu, plan.duration / 2)?;
                     comparison.ceilings.push(Ceiling { round, ..bare });
                 }
                 bar.inc(1);

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use clap::Args;
+use roce_engine::verbs::Mtu;
 
 use super::values;
 use crate::spec::Test;
@@ -29,6 +30,9 @@ pub(super) struct CompareOptions {
     /// Message sizes, comma-separated, K and M suffixes allowed
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = values::size)]
     sizes: Vec<u64>,
+    /// Path MTU of every cell: 256, 512, 1024, 2048 or 4096 [default: the largest that each path carries]
+    #[arg(short, long, value_name = "BYTES", value_parser = values::mtu)]
+    mtu: Option<Mtu>,
     /// Backends, comma-separated [default: all that this machine can run]
     #[arg(long, value_name = "LIST", value_delimiter = ',')]
     backends: Vec<String>,
@@ -62,6 +66,8 @@ pub struct CompareSpec {
     pub tests: Vec<Test>,
     /// The message sizes, if they were chosen.
     pub sizes: Vec<u64>,
+    /// The path MTU, if it was chosen.
+    pub mtu: Option<Mtu>,
     /// The backends, if they were chosen.
     pub backends: Vec<String>,
     /// How many times each cell runs.
@@ -102,6 +108,7 @@ impl CompareOptions {
         Ok(CompareSpec {
             tests: self.tests,
             sizes: self.sizes,
+            mtu: self.mtu,
             backends: self.backends,
             rounds: self.rounds.unwrap_or(rounds),
             duration,

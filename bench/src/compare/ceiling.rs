@@ -7,13 +7,15 @@ use core::time::Duration;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
+use roce_engine::verbs::Mtu;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Row;
+use crate::backend::kernel_owns_the_port;
 use path::Path;
 
-/// Payload of a full packet on the paths that are measured.
-const FULL: u64 = 4096;
+/// The path MTU of the paths that are measured, unless another was asked for.
+const LARGEST: Mtu = Mtu::B4096;
 /// Bytes of a WRITE's packet beside its payload when it is the message: BTH, RETH, ICRC.
 const ONLY: usize = 12 + 16 + 4;
 /// The same in the middle of a message: BTH, ICRC.
@@ -52,13 +54,28 @@ pub struct Ceiling {
     pub path_half_rtt_us: Option<f64>,
 }
 
+/// Returns whether a backend has a bare path that can be measured here. An adapter has none that is not the test, and
+/// sockets have theirs on the loopback interface.
+pub(super) fn has_path(backend: &str) -> bool {
+    match backend {
+        "udp" => kernel_owns_the_port().is_none(),
+        _ => backend == "afxdp",
+    }
+}
+
 /// Measures the bare path under a row.
 ///
 /// # Errors
 /// Fails if the path can't be opened, or nothing arrives.
-pub(super) fn measure(backend: &str, row: &Row, time: Duration) -> Result<Ceiling> {
-    let payload = row.size.min(FULL);
-    let beside = if row.size > FULL { MIDDLE } else { ONLY };
+pub(super) fn measure(
+    backend: &str,
+    row: &Row,
+    mtu: Option<Mtu>,
+    time: Duration,
+) -> Result<Ceiling> {
+    let full = mtu.unwrap_or(LARGEST).bytes() as u64;
+    let payload = row.size.min(full);
+    let beside = if row.size > full { MIDDLE } else { ONLY };
     // The pad that makes whole words of it.
     let len = usize::try_from(payload.next_multiple_of(4))? + beside;
     let (mut near, mut far) = path::pair(backend)?;
@@ -179,7 +196,8 @@ mod tests {
         for (test, size) in [("write-bw", 65_536), ("write-lat", 2)] {
             let test = Test::from_name(test).unwrap();
             let row = Row { test, size };
-            let ceiling = measure("udp", &row, Duration::from_millis(50)).unwrap();
+            assert!(has_path("udp") && has_path("afxdp") && !has_path("verbs:mlx5_0"));
+            let ceiling = measure("udp", &row, None, Duration::from_millis(50)).unwrap();
             let figure = ceiling.path_gbps.or(ceiling.path_half_rtt_us);
             assert!(figure.unwrap() > 0.0, "{ceiling:?}");
             assert_eq!(ceiling.path_mpps.is_some(), test.is_bandwidth());

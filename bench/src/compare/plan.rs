@@ -4,6 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use anyhow::Result;
+use roce_engine::verbs::Mtu;
 
 use super::columns::{self, BACKENDS, Column};
 use super::file::SkippedBackend;
@@ -51,6 +52,8 @@ const DEFAULT_ROWS: [Row; 9] = [
 pub struct Plan {
     /// The rows, in order.
     pub rows: Vec<Row>,
+    /// The path MTU, if one was asked for.
+    pub mtu: Option<Mtu>,
     /// The backends, in order.
     pub backends: Vec<String>,
     /// The same with the path of each.
@@ -82,6 +85,7 @@ impl Plan {
         }
         let mut plan = Self {
             rows: rows(&spec.tests, &spec.sizes),
+            mtu: spec.mtu,
             backends: Vec::new(),
             columns: Vec::new(),
             skipped: Vec::new(),
@@ -124,6 +128,7 @@ impl Plan {
             device: Some(backend.to_owned()),
             verify: self.verify,
             size: row.size,
+            mtu: self.mtu,
             iters: 0,
             duration: Some(Span {
                 total: self.duration + margin * 2,

@@ -5,6 +5,7 @@ use core::fmt::Write as _;
 use comfy_table::presets::UTF8_FULL_CONDENSED;
 use comfy_table::{CellAlignment, Table};
 
+use super::ceiling::has_path;
 use super::file::{Comparison, Failure};
 use super::plan::{Plan, Row};
 use super::summary::{Figure, number};
@@ -171,10 +172,17 @@ pub(super) fn ceilings(plan: &Plan, comparison: &Comparison) -> String {
             table.add_row(cells);
         }
     }
-    format!(
+    let mut text = format!(
         "Bare paths, the same packets with no protocol; for latencies a data packet and an acknowledgement each \
          way:\n{table}"
-    )
+    );
+    for backend in plan.backends.iter().filter(|name| !has_path(name)) {
+        let _infallible = write!(
+            text,
+            "\n{backend} has no bare path that could be measured here."
+        );
+    }
+    text
 }
 
 /// Returns what is said about a cell that failed.

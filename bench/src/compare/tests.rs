@@ -10,6 +10,7 @@ fn chosen() -> CompareSpec {
     CompareSpec {
         tests: vec![],
         sizes: vec![],
+        mtu: None,
         backends: vec![],
         rounds: 3,
         duration: Duration::from_secs(2),
