@@ -45,6 +45,24 @@ fn acknowledgements_are_asked_for_often_enough() {
     assert!(asked.windows(64).all(|window| window.contains(&true)));
 }
 
+/// IBA 9.7.6.1.3: progress starts the ack timer afresh. A peer that acknowledges one packet in three quarters of the
+/// time is never asked again, however long the message takes.
+#[test]
+fn progress_starts_the_ack_timer_afresh() {
+    let mut rogue = Rogue::new();
+    rogue.post(1, WRITE, (0, 8 * 1024));
+    rogue.settle();
+    assert_eq!(rogue.packets().len(), 8);
+    for packet in 0..8 {
+        rogue.world.run_for(timeout() * 3 / 4);
+        rogue.answer(Syndrome::ACK_UNLIMITED, packet);
+    }
+    rogue.settle();
+    rogue.expect_sent(&[(1, Status::Success)]);
+    assert_eq!(rogue.packets().len(), 8, "nothing is sent again");
+    assert_eq!(rogue.counter("local_ack_timeout_err"), 0);
+}
+
 /// Trap 25: a READ takes as many PSNs as its answer has packets, one if it is empty.
 #[test]
 fn a_read_takes_the_numbers_of_its_answer() {

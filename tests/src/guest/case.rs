@@ -231,13 +231,33 @@ impl Case {
         Some(self.value("-n")? * self.value("-q").unwrap_or(1))
     }
 
+    /// Whether both ends run in the guest, ours on its soft-RoCE device.
+    #[must_use]
+    pub fn is_inside(&self) -> bool {
+        self.link == "verbs"
+    }
+
+    /// The address at which the client finds the server.
+    fn host(&self, words: &[String]) -> String {
+        let over_v6 = words.iter().any(|word| word == "--ipv6-addr");
+        let [v4, v6] = match (self.is_inside(), self.role) {
+            (true, _) => ["127.0.0.1", "::1"],
+            (false, Role::Client) => [net::GUEST_V4, net::GUEST_V6],
+            (false, Role::Server) => [net::OUR_V4, net::OUR_V6],
+        };
+        if over_v6 { v6 } else { v4 }.to_owned()
+    }
+
     /// Our arguments, for the device on the tap and a TCP port.
     #[must_use]
     pub fn our_arguments(&self, port: u16) -> Vec<String> {
         let mut words = vec![
             self.test.name().to_owned(),
             "-d".into(),
-            format!("{}:{}", self.link, net::TAP),
+            match self.is_inside() {
+                true => "verbs:rxe0".to_owned(),
+                false => format!("{}:{}", self.link, net::TAP),
+            },
         ];
         words.extend(self.common_words(port));
         words.extend(self.choice.ours.iter().cloned());
@@ -246,15 +266,7 @@ impl Case {
             words.extend(["-u", "16"].map(str::to_owned));
         }
         if self.role == Role::Client {
-            let over_v6 = words.iter().any(|word| word == "--ipv6-addr");
-            words.push(
-                if over_v6 {
-                    net::GUEST_V6
-                } else {
-                    net::GUEST_V4
-                }
-                .into(),
-            );
+            words.push(self.host(&words));
         }
         words
     }
@@ -267,8 +279,7 @@ impl Case {
         words.extend(self.common_words(port));
         words.extend(self.choice.theirs.iter().cloned());
         if self.role == Role::Server {
-            let over_v6 = words.iter().any(|word| word == "--ipv6-addr");
-            words.push(if over_v6 { net::OUR_V6 } else { net::OUR_V4 }.into());
+            words.push(self.host(&words));
         }
         words.join(" ")
     }

@@ -65,6 +65,13 @@ impl Choice {
         self.netem.is_some() || self.ours.iter().any(|word| word == "--impair")
     }
 
+    /// Whether a link of ours has what this takes. A device in the guest moves its packets itself, and not over the
+    /// network.
+    #[must_use]
+    pub fn can_run_over(&self, link: &str) -> bool {
+        link != "verbs" || !self.is_faulty()
+    }
+
     /// The value after a flag.
     #[must_use]
     pub fn value(&self, flag: &str) -> Option<u64> {

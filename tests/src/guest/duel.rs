@@ -40,6 +40,8 @@ pub enum Wire {
     Tap(Capture),
     /// Behind the tap, where frames of AF_XDP pass, too.
     Cable(Dump),
+    /// Nowhere: a device that speaks to itself sends nothing out.
+    Nowhere,
 }
 
 impl Wire {
@@ -50,18 +52,19 @@ impl Wire {
     pub fn ready(&mut self) -> Result<()> {
         match self {
             Self::Tap(capture) => capture.ready(),
-            Self::Cable(_) => Ok(()),
+            Self::Cable(_) | Self::Nowhere => Ok(()),
         }
     }
 
-    /// Ends the capture and returns the file, which holds every frame.
+    /// Ends the capture, whose file holds every frame.
     ///
     /// # Errors
     /// As [`Capture::finish`] and [`Dump::finish`].
-    pub fn finish(self) -> Result<PathBuf> {
+    pub fn finish(self) -> Result<()> {
         match self {
-            Self::Tap(capture) => capture.finish(),
-            Self::Cable(dump) => dump.finish(),
+            Self::Tap(capture) => capture.finish().map(drop),
+            Self::Cable(dump) => dump.finish().map(drop),
+            Self::Nowhere => Ok(()),
         }
     }
 }
@@ -85,6 +88,7 @@ impl Ground<'_> {
     pub fn capture(&self, guest: &Guest, link: &str) -> Result<Wire> {
         let file = self.folder.join(format!("{}.pcap", self.port));
         match link {
+            "verbs" => Ok(Wire::Nowhere),
             "afxdp" => guest.dump(&file).map(Wire::Cable),
             _ => Capture::start(guest.namespace(), net::TAP, &file).map(Wire::Tap),
         }
@@ -145,7 +149,17 @@ pub fn run(
     );
     capture.ready()?;
     let started = Instant::now();
+    let inside = format!("roce {}", ours.join(" "));
     let (ours, theirs) = match case.role {
+        Role::Client if case.is_inside() => {
+            guest.serve(&theirs, ground.port)?;
+            (guest.run(&inside, LIMIT)?, guest.served(TAIL)?)
+        }
+        Role::Server if case.is_inside() => {
+            guest.serve(&inside, ground.port)?;
+            let theirs = guest.run(&theirs, LIMIT)?;
+            (guest.served(TAIL)?, theirs)
+        }
         Role::Client => {
             guest.serve(&theirs, ground.port)?;
             let ours = ground.start(guest, &ours)?.finish(LIMIT)?;

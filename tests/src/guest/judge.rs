@@ -27,6 +27,40 @@ pub struct Verdict {
 /// # Errors
 /// If the capture can't be read, or tshark fails.
 pub fn judge(duel: &Duel) -> Result<Verdict> {
+    let case = &duel.case;
+    let mut faults = Vec::new();
+    printed(duel, &mut faults);
+    let mut summary = summary(duel);
+    if !case.is_inside() {
+        summary += &captured(duel, &mut faults)?;
+    }
+    summary += &format!(", {:.1} s", duel.took.as_secs_f64());
+    Ok(Verdict { faults, summary })
+}
+
+/// Judges what both sides say.
+fn printed(duel: &Duel, faults: &mut Vec<String>) {
+    let case = &duel.case;
+    for (name, reply) in [("roce", &duel.ours), ("stock perftest", &duel.theirs)] {
+        if reply.status != 0 {
+            faults.push(format!("{name} ended with status {}", reply.status));
+        }
+    }
+    rows(case, &duel.ours, &duel.theirs, faults);
+    if faults.is_empty() {
+        let (ours, theirs) = (
+            Printed::read(&duel.ours.text),
+            Printed::read(&duel.theirs.text),
+        );
+        ours.differences(&theirs, faults);
+        if ours.path_mtu.as_deref() != Some(&format!("{}[B]", case.path_mtu())) {
+            faults.push(format!("the path MTU is {:?}", ours.path_mtu));
+        }
+    }
+}
+
+/// Judges what passed on the wire, and returns its figures.
+fn captured(duel: &Duel, faults: &mut Vec<String>) -> Result<String> {
     let us: [IpAddr; 2] =
         [net::OUR_V4, net::OUR_V6].map(|ip| ip.parse().expect("addresses are written well"));
     // A link-local GID is made of the interface's address, and so are its packets.
@@ -34,10 +68,7 @@ pub fn judge(duel: &Duel) -> Result<Verdict> {
     let case = &duel.case;
     let findings = frames::judge(&duel.file, &us)?;
     let malformed = frames::malformed(&duel.file, &us)?;
-    let (ours, theirs) = (
-        Printed::read(&duel.ours.text),
-        Printed::read(&duel.theirs.text),
-    );
+    let ours = Printed::read(&duel.ours.text);
     let pairs: Vec<_> = ours
         .local
         .iter()
@@ -47,29 +78,16 @@ pub fn judge(duel: &Duel) -> Result<Verdict> {
     // A latency test of WRITEs and SENDs changes what it sends.
     let fixed = matches!(case.test, Test::WriteBw | Test::ReadBw | Test::ReadLat);
     let story = transport::follow(&duel.file, &us, case.path_mtu(), &pairs, fixed)?;
-    let mut faults = Vec::new();
-    for (name, reply) in [("roce", &duel.ours), ("stock perftest", &duel.theirs)] {
-        if reply.status != 0 {
-            faults.push(format!("{name} ended with status {}", reply.status));
-        }
-    }
-    rows(case, &duel.ours, &duel.theirs, &mut faults);
-    if faults.is_empty() {
-        ours.differences(&theirs, &mut faults);
-        if ours.path_mtu.as_deref() != Some(&format!("{}[B]", case.path_mtu())) {
-            faults.push(format!("the path MTU is {:?}", ours.path_mtu));
-        }
-    }
-    wire(case, &findings, &malformed, &mut faults);
+    wire(case, &findings, &malformed, faults);
     faults.extend(story.wrong_data.iter().cloned());
     // Where packets are lost before the tap or after it, the capture knows neither all bytes nor all reasons.
     if faults.is_empty() && !case.choice.is_faulty() {
-        transported(case, &story, &mut faults);
+        transported(case, &story, faults);
     }
-    Ok(Verdict {
-        summary: summary(duel, &findings, &story),
-        faults,
-    })
+    Ok(format!(
+        ", frames {} out {} in, sent again {} and {}, {} compared",
+        findings.ours, findings.theirs, story.ours.resent, story.theirs.resent, story.compared
+    ))
 }
 
 /// Whether a side's row is what its peer sends it at the end.
@@ -220,7 +238,7 @@ fn directions<'a>(case: &Case, story: &'a Story) -> [(&'static str, &'a Side, bo
     ]
 }
 
-fn summary(duel: &Duel, findings: &Findings, story: &Story) -> String {
+fn summary(duel: &Duel) -> String {
     let case = &duel.case;
     let rows = [&duel.ours, &duel.theirs].map(|reply| table::rows(&reply.text));
     let average = rows.iter().flatten().last().map_or(0.0, |row| row.average);
@@ -229,13 +247,5 @@ fn summary(duel: &Duel, findings: &Findings, story: &Story) -> String {
         (true, false) => "MiB/s",
         (false, _) => "us",
     };
-    format!(
-        "avg {average:.2} {unit}, frames {} out {} in, sent again {} and {}, {} compared, {:.1} s",
-        findings.ours,
-        findings.theirs,
-        story.ours.resent,
-        story.theirs.resent,
-        story.compared,
-        duel.took.as_secs_f64()
-    )
+    format!("avg {average:.2} {unit}")
 }

@@ -8,6 +8,8 @@ use super::choice::{self, Choice};
 
 /// The links of ours that the matrix covers unless told otherwise.
 pub const LINKS: [&str; 1] = ["udp"];
+/// The links of which every change has to pass a part of the matrix.
+pub const SAMPLED: [&str; 2] = ["afxdp", "verbs"];
 
 /// All paths.
 #[must_use]
@@ -48,7 +50,7 @@ pub fn full(links: &[String]) -> Vec<Case> {
                 if !suits(&choice, &path) {
                     continue;
                 }
-                for link in links {
+                for link in links.iter().filter(|link| choice.can_run_over(link)) {
                     list.extend(Role::ALL.map(|role| case(test, role, link, path, &choice)));
                 }
             }
@@ -67,7 +69,7 @@ pub fn rotated(links: &[String]) -> Vec<Case> {
     let mut met = HashSet::new();
     for test in Test::ALL {
         for choice in choice::choices(test) {
-            for link in links {
+            for link in links.iter().filter(|link| choice.can_run_over(link)) {
                 for role in Role::ALL {
                     let used = |path: &Path| list.iter().filter(|case| case.path == *path).count();
                     let best = paths()
@@ -83,6 +85,24 @@ pub fn rotated(links: &[String]) -> Vec<Case> {
                 }
             }
         }
+    }
+    list
+}
+
+/// A part of the rotation over the links in [`SAMPLED`]: the eight tests as they are, and some options of each.
+#[must_use]
+pub fn sampled() -> Vec<Case> {
+    /// So that roles, tests and paths change from one to the next.
+    const EVERY: usize = 29;
+    let links = SAMPLED.map(str::to_owned);
+    let mut list = Vec::new();
+    for link in links {
+        let all = rotated(&[link]);
+        list.extend(all.into_iter().enumerate().filter_map(|(nth, case)| {
+            let plain =
+                case.choice.name == "defaults" && (case.role == Role::Client) == (nth % 4 < 2);
+            (plain || nth % EVERY == EVERY - 1).then_some(case)
+        }));
     }
     list
 }

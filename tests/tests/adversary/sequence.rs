@@ -97,14 +97,14 @@ fn written_by(way: &[Opcode]) -> [(usize, usize); 1] {
     }
 }
 
-/// What the RETH of a way's first packet names: all its bytes, and where its message is open, those of a
-/// `next` that may follow.
+/// What the RETH of a way's first packet names: all its bytes, and where its message is open, as many more as make
+/// any WRITE packet fit that comes next, one that starts a message, too.
 fn length_for(way: &[Opcode], next: Opcode) -> u32 {
     let sum: usize = way.iter().map(|opcode| payload(*opcode)).sum();
     let open = way.last().is_some_and(|last| !ends(*last));
     let info = next.info().expect("a defined opcode");
-    let continues = info.operation == Operation::Write && !info.position.is_start();
-    let rest = match (open, continues) {
+    let writes = info.operation == Operation::Write;
+    let rest = match (open, writes) {
         (false, _) => 0,
         (true, true) if ends(next) => payload(next),
         (true, true) => 2 * MTU,

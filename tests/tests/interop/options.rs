@@ -18,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) filters: Vec<String>,
     pub(crate) breadth: Breadth,
     pub(crate) links: Vec<String>,
+    /// Whether a part of the matrix over other links goes along.
+    samples: bool,
     pub(crate) list: bool,
     pub(crate) keep: bool,
     pub(crate) exec: Option<String>,
@@ -29,6 +31,7 @@ impl Options {
             filters: vec![],
             breadth: Breadth::Rotated,
             links: vec![],
+            samples: false,
             list: false,
             keep: false,
             exec: None,
@@ -54,6 +57,7 @@ impl Options {
         }
         if options.links.is_empty() {
             options.links = matrix::LINKS.map(str::to_owned).to_vec();
+            options.samples = options.breadth == Breadth::Rotated;
         }
         Ok(options)
     }
@@ -64,7 +68,13 @@ impl Options {
             Breadth::Rotated => matrix::rotated(&self.links),
             Breadth::Full => matrix::full(&self.links),
         };
+        let samples = if self.samples {
+            matrix::sampled()
+        } else {
+            vec![]
+        };
         all.into_iter()
+            .chain(samples)
             .filter(|case| self.takes(&case.to_string()))
             .collect()
     }

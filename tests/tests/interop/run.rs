@@ -122,9 +122,9 @@ fn one_peer<'scope>(
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     // Whoever looks around in the guest may want to run our command there.
-    let image = match options.exec {
-        Some(_) => image.with_roce(&place.roce, &folder)?,
-        None => image,
+    let image = match options.exec.is_some() || cases.iter().any(Case::is_inside) {
+        true => image.with_roce(&place.roce, &folder)?,
+        false => image,
     };
     let mut guest = Guest::boot(&image, &folder)?;
     println!(
@@ -285,7 +285,7 @@ fn lost(error: &anyhow::Error) -> (bool, String) {
 }
 
 fn say(duel: &Duel, capture: Wire, keep: bool) -> (bool, String) {
-    let verdict = match capture.finish().and_then(|_| judge::judge(duel)) {
+    let verdict = match capture.finish().and_then(|()| judge::judge(duel)) {
         Ok(verdict) => verdict,
         Err(error) => return lost(&error),
     };

@@ -130,6 +130,57 @@ fn local_requests_wait_in_a_draining_queue() {
     lan.expect_sent(b, &[(3, Status::RemAccessErr)]);
 }
 
+/// One that was executed is begun: what stands around it is repeated in SQD, and the queue drains.
+#[test]
+fn a_draining_queue_repeats_what_stands_around_a_local_request() {
+    let mut lan = Lan::new(2);
+    let [a, _] = lan.connected(Service::Rc);
+    let (_, spare) = lan.register(0, 4096, roce_tests::rc::all_rights());
+    lan.rule(
+        Rule::new(Action::Drop, |_| true)
+            .from_port(PortId(0))
+            .times(2),
+    );
+    lan.post(a, 1, lan.write_to(1, 0), (0, 100));
+    lan.post(a, 2, SendOp::LocalInv(spare.rkey), (0, 0));
+    lan.post(a, 3, lan.write_to(1, 200), (200, 100));
+    lan.run_for(Duration::from_micros(50));
+    assert_eq!(lan.packets(0).len(), 2, "both are lost");
+    drain(&mut lan, a);
+    lan.run();
+    lan.expect_sent(a, &[1, 2, 3].map(|id| (id, Status::Success)));
+    assert_eq!(lan.events(0), [AsyncEvent::SqDrained(a.qpn)]);
+    lan.expect_bytes(1, 200, &pattern(0, 200, 100));
+}
+
+/// What a destroyed queue pair had in flight no longer takes room of its peer's other queue pairs.
+#[test]
+fn a_destroyed_queue_pair_gives_its_share_of_the_peer_back() {
+    let time_of_the_other = |broken: bool| {
+        let mut lan = Lan::new(2);
+        let [a, b] = lan.connected(Service::Rc);
+        let [c, _] = lan.connected(Service::Rc);
+        if broken {
+            let gone = b.qpn;
+            lan.rule(Rule::new(Action::Drop, move |packet| {
+                packet.bth.dest_qpn == gone
+            }));
+            lan.post(a, 1, lan.write_to(1, 0), (0, 60_000));
+            lan.run_for(Duration::from_micros(50));
+            assert!(lan.packets(0).len() > 10, "the window is full");
+            lan.world.device(0).destroy_qp(a.qp).expect("it exists");
+        }
+        let start = lan.world.now();
+        lan.post(c, 2, lan.write_to(1, 0), (0, 60_000));
+        lan.run();
+        lan.expect_sent(c, &[(2, Status::Success)]);
+        let last = lan.packets(0).pop().expect("a packet");
+        last.at.since(start)
+    };
+    let (alone, after) = (time_of_the_other(false), time_of_the_other(true));
+    assert!(after <= alone * 2, "{after:?} after, {alone:?} alone");
+}
+
 /// Without the wish there is no event, and an idle queue is drained at once.
 #[test]
 fn an_idle_queue_is_drained_at_once() {

@@ -19,12 +19,12 @@ pub(super) const FAULTS: &[Fault] = &[
         play: their_tcp,
     },
     Fault {
-        name: "a firewall of ours drops the TCP port's answers",
-        play: our_tcp,
-    },
-    Fault {
         name: "a firewall of the guest drops UDP 4791 before our server",
         play: udp_before_our_server,
+    },
+    Fault {
+        name: "a firewall of ours drops the TCP port's answers",
+        play: our_tcp,
     },
     Fault {
         name: "a GID row of another family than the stock server's",
