@@ -3,7 +3,7 @@
 use anyhow::{Result, ensure};
 use roce_tests::guest::{Guest, net};
 
-use super::{Fault, Field, nothing, once_it_runs, says};
+use super::{Fault, Field, both_pass, nothing, once_it_runs, says};
 
 pub(super) const FAULTS: &[Fault] = &[
     Fault {
@@ -37,6 +37,10 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault {
         name: "a GID row that is not there",
         play: no_such_row,
+    },
+    Fault {
+        name: "a link-local GID row and a stock server's routable one",
+        play: other_scope,
     },
     Fault {
         name: "the guest's address goes away in mid-run",
@@ -147,6 +151,16 @@ fn other_family_of_client(field: &mut Field<'_>) -> Result<()> {
         "stock perftest took a GID of another family"
     );
     says(&ours, 1, &["GID families differ", "-x"])
+}
+
+/// Both are of one link, so it works.
+fn other_scope(field: &mut Field<'_>) -> Result<()> {
+    let both = field.with_server(
+        "write-bw -x 0 -n 20",
+        ("ib_write_bw", "-x 2 -n 20"),
+        nothing,
+    )?;
+    both_pass(&both)
 }
 
 fn no_such_row(field: &mut Field<'_>) -> Result<()> {
