@@ -9,7 +9,7 @@ use crate::sge;
 use crate::shared::Shared;
 use crate::verbs::{
     AsyncEvent, Limits, ModifyError, Payload, PortAttr, PostError, QpAttr, QpInfo, QpState, RecvWr,
-    SendOp, SendWr, Service, Status, check_modify, serves,
+    SendWr, Service, Status, check_modify, serves,
 };
 
 /// The longest message: 2^31 bytes.
@@ -227,11 +227,8 @@ impl Qp {
         if self.requester.queue.room() == 0 {
             return Err(PostError::QueueFull { posted: 0 });
         }
-        let packets = match wr.op {
-            SendOp::BindMw { .. } | SendOp::LocalInv(_) => 0,
-            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::Datagram { .. } => 1,
-            _ => path::packets(length, self.mtu()),
-        };
+        // Atomics and datagrams are one by their length; nobody asks how many a local request has.
+        let packets = path::packets(length, self.mtu());
         self.requester.queue.push(wr, length, packets);
         if matches!(self.state, QpState::Err | QpState::Sqe) {
             self.complete_head(shared, Status::WrFlushErr);

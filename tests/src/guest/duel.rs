@@ -18,6 +18,24 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// How long the slower side may outlive the other.
 const TAIL: Duration = Duration::from_secs(20);
 
+/// How stock perftest begins and ends its complaint about its clock.
+const NO_CLOCK: &str = "Correlation coefficient r^2: ";
+const NO_CLOCK_END: &str = "< 0.9\n";
+
+/// Takes all pieces of a text out that begin and end so; returns how many there were.
+fn without(text: &str, begin: &str, end: &str) -> (String, usize) {
+    let (mut kept, mut rest, mut count) = (String::new(), text, 0);
+    while let Some((before, behind)) = rest.split_once(begin) {
+        let Some((_, behind)) = behind.split_once(end) else {
+            break;
+        };
+        kept.push_str(before);
+        rest = behind;
+        count += 1;
+    }
+    (kept + rest, count)
+}
+
 /// What both sides did in one case.
 #[derive(Debug)]
 pub struct Duel {
@@ -181,12 +199,19 @@ pub fn run(
 }
 
 impl Duel {
-    /// Whether stock perftest failed to calibrate its clock, which makes all its figures 0.
+    /// Whether stock perftest failed to calibrate its clock, which makes its figures 0.
     ///
     /// It happens to stock against stock as well: an emulated processor is paused between two readings.
     #[must_use]
     pub fn lacks_a_clock(&self) -> bool {
-        self.theirs.text.contains("Correlation coefficient")
+        self.theirs.text.contains(NO_CLOCK)
+    }
+
+    /// What the stock side printed without its complaints about its clock, and how many there were: one for each
+    /// size of a sweep that it could not measure. They come in the middle of rows.
+    #[must_use]
+    pub fn their_words(&self) -> (String, usize) {
+        without(&self.theirs.text, NO_CLOCK, NO_CLOCK_END)
     }
 
     /// What both sides printed, and where the capture is.
@@ -211,5 +236,20 @@ impl Duel {
     /// Removes the capture, which is of no interest when all went well.
     pub fn discard(&self) {
         let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn complaints_about_the_clock_leave_whole_rows() {
+        let text = " 16  5  0.02  0.001132Correlation coefficient r^2: 0.871442 < 0.9\n\n 32  5  0.00  0.000000\n";
+        let (rows, count) = without(text, NO_CLOCK, NO_CLOCK_END);
+        assert_eq!(rows, " 16  5  0.02  0.001132\n 32  5  0.00  0.000000\n");
+        assert_eq!(count, 1);
+        let cut = "Correlation coefficient r^2: 0.8";
+        assert_eq!(without(cut, NO_CLOCK, NO_CLOCK_END), (cut.to_owned(), 0));
     }
 }
