@@ -137,11 +137,12 @@ pub fn run<B: Backend>(
 impl<B: Backend> Bandwidth<'_, '_, B> {
     fn drive(&mut self) -> Result<()> {
         let mut completions = [Completion::default(); POLL];
+        let batch = self.checks.at_once(self.load.size, 1).min(POLL as u64) as usize;
         loop {
             if self.load.sends && !(self.load.waits && self.received == 0) {
                 self.post()?;
             }
-            let count = self.ctx.poll(&mut completions, self.session)?;
+            let count = self.ctx.poll(&mut completions[..batch], self.session)?;
             let now = self.ctx.clock.now();
             for completion in &completions[..count] {
                 self.take(completion, now)?;
@@ -214,6 +215,7 @@ impl<B: Backend> Bandwidth<'_, '_, B> {
         let load = &self.load;
         for flow in &mut *self.flows {
             let mut room = load.room(flow.posted, flow.completed);
+            room = room.min(self.checks.at_once(load.size, load.list));
             if let Some(pacer) = self.pacer.as_mut().filter(|_| room > 0) {
                 room = pacer.cut(room, load.list, self.ctx.clock.now());
                 pacer.posted(room);

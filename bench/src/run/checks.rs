@@ -29,6 +29,18 @@ impl Checks {
         self.verifier.is_some()
     }
 
+    /// Returns how many messages, in whole lists, may be prepared or looked at between two looks at the network: a peer
+    /// whose packets nobody takes for longer than its ack timeout sends them again.
+    pub fn at_once(&self, size: u32, list: u64) -> u64 {
+        const BYTES: u64 = 1 << 20;
+        if !self.are_on() {
+            return u64::MAX;
+        }
+        (BYTES / u64::from(size.max(1)))
+            .max(1)
+            .next_multiple_of(list)
+    }
+
     /// Starts a measurement, before which `before` messages went through each QP.
     pub fn begin(&self, before: u64) {
         self.with(|verifier| verifier.begin(before));
@@ -108,6 +120,29 @@ impl Checks {
     }
 }
 
+/// Returns how many messages make a megabyte or one list.
+fn part(size: u32, list: u64) -> u64 {
+    const BYTES: u64 = 1 << 20;
+    (BYTES / u64::from(size.max(1)))
+        .max(1)
+        .next_multiple_of(list)
+}
+
 fn lock(verifier: &Mutex<Verifier>) -> std::sync::MutexGuard<'_, Verifier> {
     verifier.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn data_is_looked_at_by_the_megabyte_and_in_whole_lists() {
+        assert_eq!(part(65_536, 1), 16);
+        assert_eq!(part(8 << 20, 1), 1);
+        assert_eq!(part(8 << 20, 8), 8);
+        assert_eq!(part(65_536, 12), 24);
+        assert_eq!(part(0, 1), 1 << 20);
+        assert_eq!(Checks::default().at_once(65_536, 1), u64::MAX);
+    }
 }

@@ -154,11 +154,7 @@ impl<'r, B: Backend> Context<'r, B> {
     ///
     /// The CQ or the device failed, or a request did: says which, and why it usually happens.
     #[inline]
-    pub fn poll(
-        &mut self,
-        completions: &mut [Completion; POLL],
-        session: &Session,
-    ) -> Result<usize> {
+    pub fn poll(&mut self, completions: &mut [Completion], session: &Session) -> Result<usize> {
         let count = self.backend.poll_cq(self.cq, completions)?;
         let taken = &completions[..count];
         if let Some(bad) = taken.iter().find(|c| c.status != Status::Success) {
