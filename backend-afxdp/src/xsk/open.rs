@@ -24,8 +24,8 @@ use crate::ring::{Consumer, Producer};
 use crate::sys::{self, map::Mapping};
 use crate::umem::{CHUNK, Umem};
 
-/// A queue stays busy for some milliseconds after its last socket was closed.
-const PATIENCE: Duration = Duration::from_millis(200);
+/// A queue stays busy for some milliseconds after its last socket was closed, on a busy machine for longer.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The kernel's copies of frames on their way count against the socket's buffer.
 const SEND_BUFFER: i32 = 32 << 20;

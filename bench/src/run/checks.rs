@@ -32,13 +32,11 @@ impl Checks {
     /// Returns how many messages, in whole lists, may be prepared or looked at between two looks at the network: a peer
     /// whose packets nobody takes for longer than its ack timeout sends them again.
     pub fn at_once(&self, size: u32, list: u64) -> u64 {
-        const BYTES: u64 = 1 << 20;
-        if !self.are_on() {
-            return u64::MAX;
+        if self.are_on() {
+            part(size, list)
+        } else {
+            u64::MAX
         }
-        (BYTES / u64::from(size.max(1)))
-            .max(1)
-            .next_multiple_of(list)
     }
 
     /// Starts a measurement, before which `before` messages went through each QP.

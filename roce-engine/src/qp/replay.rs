@@ -192,8 +192,18 @@ mod tests {
         let last = table.find(Psn::new(2)).expect("kept");
         last.advance();
         assert!(table.has_room());
+        table.resize(1);
+        assert!(table.find(Psn::new(2)).is_some(), "as many as before");
         table.resize(0);
         assert!(!table.has_room(), "none is kept, none is served");
+        let mut table = ReplayTable::new(1);
+        table.push(Psn::new(5), 1, KIND);
+        table.resize(0);
+        table
+            .find(Psn::new(5))
+            .expect("it has no answer yet")
+            .advance();
+        assert!(!table.has_room(), "its place is gone");
     }
 
     fn oldest_of(table: &mut ReplayTable) -> &mut Resource {
