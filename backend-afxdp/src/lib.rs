@@ -42,6 +42,8 @@ mod privilege;
 mod program;
 mod ring;
 mod routes;
+#[cfg(test)]
+mod sandbox;
 mod segments;
 #[allow(unsafe_code)]
 mod sys;

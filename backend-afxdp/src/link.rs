@@ -380,3 +380,6 @@ impl Drop for XskLink {
 fn ip_len(template: &HeaderTemplate, len: usize) -> usize {
     template.len() - Ethernet::LEN + len
 }
+
+#[cfg(test)]
+mod tests;

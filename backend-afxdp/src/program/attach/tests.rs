@@ -1,34 +1,7 @@
-use std::process::Command;
-
 use super::*;
 use crate::link::XskLink;
 use crate::program::Target;
-use crate::sys;
-
-fn ip(words: &str) {
-    let status = Command::new("ip").args(words.split(' ')).status();
-    assert!(status.is_ok_and(|status| status.success()), "ip {words}");
-}
-
-/// Runs a test in a network of its own, with a veth pair `near` and `far` of two queues; says so
-/// where that can't be.
-fn in_a_network(test: impl FnOnce() + Send) {
-    std::thread::scope(|scope| {
-        let thread = scope.spawn(|| {
-            let root = crate::privilege::check("near").is_ok();
-            if !root || sys::new_network().is_none() {
-                eprintln!("skipped: no privilege to make a network");
-                return;
-            }
-            ip("link add near numrxqueues 2 numtxqueues 2 type veth peer name far numrxqueues 2 numtxqueues 2");
-            ip("addr add 10.77.0.1/24 dev near");
-            ip("link set near up");
-            ip("link set far up");
-            test();
-        });
-        thread.join().unwrap();
-    });
-}
+use crate::sandbox::in_a_network;
 
 fn netdev(netlink: &mut Netlink) -> Netdev {
     Netdev::named("near", netlink).unwrap()
