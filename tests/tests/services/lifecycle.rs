@@ -181,6 +181,30 @@ fn a_destroyed_queue_pair_gives_its_share_of_the_peer_back() {
     assert!(after <= alone * 2, "{after:?} after, {alone:?} alone");
 }
 
+/// What a peer's window had grown to is forgotten with the last queue pair to it.
+#[test]
+fn a_peer_that_all_have_left_starts_with_a_small_window_again() {
+    let first_flight = |used: bool| {
+        let mut lan = Lan::with(2, |setup| setup.engine.window_start = 4);
+        if used {
+            let [a, _] = lan.connected(Service::Rc);
+            for id in 0..4 {
+                lan.post(a, id, lan.write_to(1, 0), (0, 60_000));
+            }
+            lan.run();
+            lan.world.device(0).destroy_qp(a.qp).expect("it exists");
+        }
+        let [c, _] = lan.connected(Service::Rc);
+        let before = lan.packets(0).len();
+        lan.post(c, 9, lan.write_to(1, 0), (0, 60_000));
+        lan.run_for(Duration::from_micros(1));
+        lan.packets(0).len() - before
+    };
+    let fresh = first_flight(false);
+    assert!((1..20).contains(&fresh), "{fresh}");
+    assert_eq!(first_flight(true), fresh);
+}
+
 /// Without the wish there is no event, and an idle queue is drained at once.
 #[test]
 fn an_idle_queue_is_drained_at_once() {
