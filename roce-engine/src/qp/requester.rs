@@ -161,16 +161,17 @@ impl Qp {
     /// Returns whether the next request is a local one and may be executed.
     fn local_is_next(&self) -> bool {
         let requester = &self.requester;
-        // In SQD none is begun; one that was is passed when what is before it has completed.
-        if self.state != QpState::Rts
+        if !matches!(self.state, QpState::Rts | QpState::Sqd)
             || requester.cursor == requester.queue.tail()
             || self.timers.is_set(Timer::Rnr)
         {
             return false;
         }
         let wqe = requester.queue.at(requester.cursor);
+        let started = wqe.arrived > 0;
         wqe.op.is_local()
             && wqe.failed.is_none()
+            && (started || self.state == QpState::Rts)
             && (!wqe.flags.contains(SendFlags::FENCE) || requester.reads.is_empty())
     }
 
