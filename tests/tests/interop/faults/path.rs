@@ -155,6 +155,11 @@ fn other_family_of_client(field: &mut Field<'_>) -> Result<()> {
 
 /// Both are of one link, so it works.
 fn other_scope(field: &mut Field<'_>) -> Result<()> {
+    // A link-local address is checked for a second before the kernel answers for it.
+    let ours = net::link_local(net::OUR_MAC);
+    field.guest.must(&format!(
+        "for i in $(seq 10); do ping6 -c 1 -w 1 -I eth0 {ours} && exit 0; usleep 200000; done; exit 1"
+    ))?;
     let both = field.with_server(
         "write-bw -x 0 -n 20",
         ("ib_write_bw", "-x 2 -n 20"),
