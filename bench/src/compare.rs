@@ -92,7 +92,7 @@ fn measure(plan: &Plan, environment: Environment, stop: &AtomicBool) -> Result<C
     };
     for round in 1..=plan.rounds {
         for row in &plan.rows {
-            for backend in &plan.backends {
+            for backend in plan.backends() {
                 bar.set_message(format!("round {round}: {backend} {row}"));
                 if !comparison.has_failed(backend, row) {
                     let spec = plan.spec(row, backend);
@@ -133,7 +133,7 @@ fn measure(plan: &Plan, environment: Environment, stop: &AtomicBool) -> Result<C
 
 /// Returns a progress bar on stderr, hidden where that is not a terminal.
 fn progress(plan: &Plan) -> ProgressBar {
-    let cells = plan.rows.len() as u64 * plan.backends.len() as u64 * u64::from(plan.rounds);
+    let cells = plan.rows.len() as u64 * plan.columns.len() as u64 * u64::from(plan.rounds);
     let bar = ProgressBar::new(cells);
     if let Ok(style) = ProgressStyle::with_template(" {bar:30} {pos}/{len} {msg} ({eta} left)") {
         bar.set_style(style);

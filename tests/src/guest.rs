@@ -18,11 +18,13 @@ pub mod choice;
 pub mod control;
 pub mod duel;
 mod image;
+mod inside;
 pub mod judge;
 pub mod machine;
 pub mod matrix;
 pub mod monitor;
 
+pub use inside::Inside;
 pub use machine::{Guest, Image};
 
 /// The wire between us and the guest.

@@ -3,11 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a step that fails ends the test")]
 
 use core::time::Duration;
-use std::path::Path;
 
-use roce_tests::guest::{Guest, Image, net};
+use roce_tests::guest::{Guest, Inside, net};
 use roce_tests::process::Reply;
-use roce_tests::{command, needs};
 use serde_json::Value;
 
 const LIMIT: Duration = Duration::from_secs(240);
@@ -17,28 +15,18 @@ const VLAN_V6: &str = "fd78::2";
 
 #[test]
 fn three_paths_vlans_and_losses_in_one_kernel() {
-    if let Some(reason) = needs::unavailable(needs::GUEST) {
-        assert!(std::env::var_os("CI").is_none(), "{reason}");
-        println!("hosts_guest: skipped, {reason}");
+    let Some(mut inside) =
+        Inside::boot("hosts_guest", "trixie", env!("CARGO_TARGET_TMPDIR")).unwrap()
+    else {
         return;
-    }
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("..")
-        .canonicalize()
-        .unwrap();
-    let folder = target.join(format!("guest/hosts-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let roce = command::binary(&target).unwrap();
-    let image = Image::prepare(&target.join("guest"), "trixie").unwrap();
-    let image = image.with_roce(&roce, &folder).unwrap();
-    let mut guest = Guest::boot(&image, &folder).unwrap();
+    };
+    let guest = &mut inside.guest;
 
-    three_columns(&mut guest);
-    temporary_rxe(&mut guest);
-    vlans(&mut guest);
-    losses(&mut guest);
-    drop(guest);
-    std::fs::remove_dir_all(&folder).unwrap();
+    three_columns(guest);
+    temporary_rxe(guest);
+    vlans(guest);
+    losses(guest);
+    inside.end().unwrap();
 }
 
 /// Soft-RoCE, AF_XDP and UDP sockets in one table, and what they moved was looked at.

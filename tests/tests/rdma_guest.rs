@@ -6,29 +6,20 @@ use core::time::Duration;
 use std::path::Path;
 
 use roce_tests::guest::case::Test;
-use roce_tests::guest::{Guest, Image, net};
+use roce_tests::guest::{Guest, Inside, net};
 use roce_tests::process::Process;
-use roce_tests::{command, needs, table};
+use roce_tests::table;
 
 const LIMIT: Duration = Duration::from_secs(120);
 
 #[test]
 fn the_command_drives_an_rdma_device() {
-    if let Some(reason) = needs::unavailable(needs::GUEST) {
-        assert!(std::env::var_os("CI").is_none(), "{reason}");
-        println!("rdma_guest: skipped, {reason}");
+    let Some(mut with_roce) =
+        Inside::boot("rdma_guest", "bookworm", env!("CARGO_TARGET_TMPDIR")).unwrap()
+    else {
         return;
-    }
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR"))
-        .join("..")
-        .canonicalize()
-        .unwrap();
-    let folder = target.join(format!("guest/rdma-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let roce = command::binary(&target).unwrap();
-    let image = Image::prepare(&target.join("guest"), "bookworm").unwrap();
-    let image = image.with_roce(&roce, &folder).unwrap();
-    let mut guest = Guest::boot(&image, &folder).unwrap();
+    };
+    let guest = &mut with_roce.guest;
 
     let devices = guest.must("roce devices").unwrap();
     assert!(devices.contains("verbs:rxe0\n"), "{devices}");
@@ -40,10 +31,10 @@ fn the_command_drives_an_rdma_device() {
         let ours = format!("roce {} -d verbs:rxe0 -n 50", test.name());
         for (server, client) in [(&stock, &ours), (&ours, &stock)] {
             port += 1;
-            inside(&mut guest, (server, client), port);
+            inside(guest, (server, client), port);
         }
     }
-    outside(&mut guest, &roce, &folder, port + 1);
+    outside(guest, &with_roce.roce, &with_roce.folder, port + 1);
     let compared = guest
         .run(
             "roce compare --quick --tests read-bw,write-lat --backends verbs",
@@ -52,8 +43,7 @@ fn the_command_drives_an_rdma_device() {
         .unwrap();
     assert_eq!(compared.status, 0, "{}", compared.text);
     assert!(compared.text.contains("verbs:rxe0"), "{}", compared.text);
-    drop(guest);
-    std::fs::remove_dir_all(&folder).unwrap();
+    with_roce.end().unwrap();
 }
 
 /// Runs both ends in the guest; each has to exit with 0, and the client to print a row with an average above zero.

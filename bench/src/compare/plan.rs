@@ -54,9 +54,7 @@ pub struct Plan {
     pub rows: Vec<Row>,
     /// The path MTU, if one was asked for.
     pub mtu: Option<Mtu>,
-    /// The backends, in order.
-    pub backends: Vec<String>,
-    /// The same with the path of each.
+    /// The backends, in order, with the path of each.
     pub columns: Vec<Column>,
     /// Backends that are left out.
     pub skipped: Vec<SkippedBackend>,
@@ -86,7 +84,6 @@ impl Plan {
         let mut plan = Self {
             rows: rows(&spec.tests, &spec.sizes),
             mtu: spec.mtu,
-            backends: Vec::new(),
             columns: Vec::new(),
             skipped: Vec::new(),
             rounds: spec.rounds,
@@ -105,9 +102,7 @@ impl Plan {
                 }
             }
         }
-        let names = plan.columns.iter().map(|column| column.backend.clone());
-        plan.backends = names.collect();
-        if plan.backends.is_empty() {
+        if plan.columns.is_empty() {
             let reasons: Vec<_> = plan.skipped.iter().map(ToString::to_string).collect();
             return Err(exit::environment(format!(
                 "no backend is left: {}",
@@ -115,6 +110,11 @@ impl Plan {
             )));
         }
         Ok(plan)
+    }
+
+    /// Returns the names of the backends, in order.
+    pub fn backends(&self) -> impl Iterator<Item = &String> {
+        self.columns.iter().map(|column| &column.backend)
     }
 
     /// Returns the run of a cell: in the lab, measured after a quarter of its time as warm-up.

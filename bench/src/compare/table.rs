@@ -31,7 +31,10 @@ pub(super) fn heading(plan: &Plan, environment: &Environment) -> String {
     };
     let mut text = format!(
         "{}, both ends on this machine: {rounds} of {} s for each of {} tests\n{}, {} CPUs{}\n",
-        plan.backends.join(", "),
+        plan.backends()
+            .map(String::as_str)
+            .collect::<Vec<_>>()
+            .join(", "),
         plan.duration.as_secs_f64(),
         plan.rows.len(),
         environment.kernel,
@@ -53,7 +56,7 @@ pub(super) fn heading(plan: &Plan, environment: &Environment) -> String {
 /// Returns the table: tests against backends, with the median of the rounds.
 pub(super) fn results(plan: &Plan, comparison: &Comparison) -> String {
     let mut header = vec!["test".to_owned(), "bytes".to_owned()];
-    for backend in &plan.backends {
+    for backend in plan.backends() {
         header.extend(
             COLUMNS
                 .iter()
@@ -63,7 +66,7 @@ pub(super) fn results(plan: &Plan, comparison: &Comparison) -> String {
     let mut table = new_table(header);
     for row in &plan.rows {
         let mut cells = start(row);
-        for backend in &plan.backends {
+        for backend in plan.backends() {
             if comparison.of(backend, row).next().is_none() {
                 cells.push("failed".to_owned());
                 cells.extend(vec![String::new(); COLUMNS.len() - 1]);
@@ -108,7 +111,7 @@ pub(super) fn variance(plan: &Plan, comparison: &Comparison) -> String {
     for row in &plan.rows {
         // What the test is about.
         let (name, unit, value) = COLUMNS[if row.test.is_bandwidth() { 0 } else { 2 }];
-        for backend in &plan.backends {
+        for backend in plan.backends() {
             let Some(figure) = Figure::of(comparison.of(backend, row), value) else {
                 continue;
             };
@@ -143,7 +146,7 @@ pub(super) fn ceilings(plan: &Plan, comparison: &Comparison) -> String {
     for row in &plan.rows {
         let bandwidth = row.test.is_bandwidth();
         let (name, unit, value) = COLUMNS[if bandwidth { 0 } else { 2 }];
-        for backend in &plan.backends {
+        for backend in plan.backends() {
             let mut bare: Vec<f64> = comparison
                 .ceilings
                 .iter()
@@ -176,7 +179,7 @@ pub(super) fn ceilings(plan: &Plan, comparison: &Comparison) -> String {
         "Bare paths, the same packets with no protocol; for latencies a data packet and an acknowledgement each \
          way:\n{table}"
     );
-    for backend in plan.backends.iter().filter(|name| !has_path(name)) {
+    for backend in plan.backends().filter(|name| !has_path(name)) {
         let _infallible = write!(
             text,
             "\n{backend} has no bare path that could be measured here."

@@ -35,10 +35,10 @@ fn default_plan_fits_three_minutes() {
     assert_eq!(plan.rows.len(), 9);
     // Whether AF_XDP can be run depends on who runs this test.
     let skipped = plan.skipped.iter().map(|skip| &skip.backend);
-    let mut all: Vec<_> = plan.backends.iter().chain(skipped).collect();
+    let mut all: Vec<_> = plan.backends().chain(skipped).collect();
     all.sort();
     assert_eq!(all, ["afxdp", "udp", "verbs"]);
-    assert_eq!(plan.backends[0], "udp");
+    assert_eq!(plan.columns[0].backend, "udp");
     let spec = plan.spec(&plan.rows[0], "udp");
     assert_eq!(
         spec.command_line(),

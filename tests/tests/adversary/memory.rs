@@ -201,12 +201,7 @@ fn a_registration_may_end_in_the_middle_of_a_message() {
     let first = Opcode::RC_RDMA_WRITE_FIRST;
     let ext = named(first, mr.addr, mr.rkey, 2048);
     attack.packet(attack.bth(first, 0), ext, &[9; MTU]);
-    attack
-        .lan
-        .world
-        .device(0)
-        .deregister(mr)
-        .expect("it exists");
+    deregister(&mut attack, mr);
     attack.request(Opcode::RC_RDMA_WRITE_LAST, 1, 0, &[9; MTU]);
     attack.expect_refusal(0x62, 1);
     assert!((MTU..4096).all(|at| region.load(at) == 0));
@@ -241,14 +236,14 @@ fn a_window_may_end_in_the_middle_of_a_message() {
     attack.finish(QpState::Err, &[(4096, MTU)]);
 }
 
+fn deregister(attack: &mut Attack, mr: Mr) {
+    let device = attack.lan.world.device(0);
+    device.deregister(mr).expect("it exists");
+}
+
 /// Ends the registration that a READ of 32 packets is answered from: the packet that can't be read is refused.
 fn end_in_the_middle(attack: &mut Attack, mr: Mr) {
-    attack
-        .lan
-        .world
-        .device(0)
-        .deregister(mr)
-        .expect("it exists");
+    deregister(attack, mr);
     attack.settle();
     let replies = attack.replies();
     let (last, data) = replies.split_last().expect("answers");
