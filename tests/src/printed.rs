@@ -20,6 +20,8 @@ pub struct Printed {
 pub struct Address {
     /// QPN.
     pub qpn: u32,
+    /// PSN.
+    pub psn: u32,
     /// PSN, and OUT, RKey and VAddr where they are printed: the line from there on.
     pub rest: String,
     /// The GID as printed.
@@ -102,8 +104,11 @@ impl Address {
     fn read(text: &str) -> Option<Self> {
         let (_, from_qpn) = text.split_once("QPN 0x")?;
         let (qpn, rest) = from_qpn.split_once(' ')?;
+        let (_, from_psn) = rest.split_once("PSN 0x")?;
+        let psn = from_psn.split_whitespace().next()?;
         Some(Self {
             qpn: u32::from_str_radix(qpn, 16).ok()?,
+            psn: u32::from_str_radix(psn, 16).ok()?,
             rest: rest.split_whitespace().collect::<Vec<_>>().join(" "),
             gid: String::new(),
         })

@@ -58,26 +58,63 @@ pub struct Story {
     pub traffic_classes: (Vec<u8>, Vec<u8>),
 }
 
-/// Which QPs talk to each other: ours first.
-pub type Pairs = [(u32, u32)];
+/// A QP as its side announced it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct End {
+    /// QPN.
+    pub qpn: u32,
+    /// The PSN of its first request.
+    pub psn: u32,
+}
 
-/// Reads the story of a capture in which `us` are our addresses and `mtu` is the path MTU of every QP.
-///
-/// `fixed` says that neither side changes the memory that it sends from, so that bytes of one place of memory
-/// must agree wherever they pass.
+/// What is known of a run before its capture is read.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    /// The path MTU of every QP.
+    pub mtu: u64,
+    /// Which QPs talk to each other: ours first.
+    pub pairs: Vec<(End, End)>,
+    /// What of the data stays the same.
+    pub fixed: Fixed,
+}
+
+/// Which data of a run stays the same, so that it must agree wherever and however often it passes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Fixed {
+    /// None.
+    #[default]
+    Nothing,
+    /// Neither side changes the memory that it writes from or that is read.
+    Memory,
+    /// As [`Self::Memory`], but the last byte of every WRITE counts.
+    MemoryButLastByte,
+    /// SENDs of one size, from places that come again in turn.
+    Sends(Sends),
+}
+
+/// How SENDs of one size follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sends {
+    /// Bytes of each.
+    pub size: u64,
+    /// After how many the same place comes again.
+    pub turn: u64,
+}
+
+/// Reads the story of a capture in which `us` are our addresses.
 ///
 /// # Errors
 /// If the file can't be read.
-pub fn follow(file: &Path, us: &[IpAddr], mtu: u64, pairs: &Pairs, fixed: bool) -> Result<Story> {
+pub fn follow(file: &Path, us: &[IpAddr], known: &Known) -> Result<Story> {
     let mut follower = Follower {
-        mtu,
-        fixed,
+        mtu: known.mtu,
+        fixed: known.fixed,
         ..Follower::default()
     };
     // Frames of other QPs are of the runs before and after.
-    for &(ours, theirs) in pairs {
-        follower.requester.insert((true, theirs), ours);
-        follower.requester.insert((false, ours), theirs);
+    for (ours, theirs) in &known.pairs {
+        follower.requester.insert((true, theirs.qpn), *ours);
+        follower.requester.insert((false, ours.qpn), *theirs);
     }
     each_packet(file, |time, bytes| {
         let ours = icrc::source(bytes).is_some_and(|source| us.contains(&source));
@@ -95,7 +132,7 @@ pub fn follow(file: &Path, us: &[IpAddr], mtu: u64, pairs: &Pairs, fixed: bool) 
 #[derive(Debug, Default)]
 struct Flow {
     /// The PSN after the newest one.
-    next: Option<u32>,
+    next: u32,
     /// When it last sent or heard anything: if that is long ago, its timer has run out.
     last_time: u64,
     /// When it last heard an answer, or began to wait for one.
@@ -121,20 +158,20 @@ struct Request {
 #[derive(Debug, Default)]
 struct Follower {
     mtu: u64,
-    fixed: bool,
+    fixed: Fixed,
     /// By (ours, destination QPN).
     flows: HashMap<(bool, u32), Flow>,
     /// The requesting QP of a flow, where it is known.
-    requester: HashMap<(bool, u32), u32>,
+    requester: HashMap<(bool, u32), End>,
     memory: Memory,
     story: Story,
 }
 
 impl Follower {
     fn take(&mut self, time: u64, ours: bool, packet: &Packet<'_>) {
-        if !self.requester.contains_key(&(ours, packet.qpn)) {
+        let Some(&from) = self.requester.get(&(ours, packet.qpn)) else {
             return;
-        }
+        };
         let classes = match ours {
             true => &mut self.story.traffic_classes.0,
             false => &mut self.story.traffic_classes.1,
@@ -144,7 +181,7 @@ impl Follower {
         }
         match packet.kind() {
             Some(Kind::Response) => self.response(time, ours, packet),
-            Some(kind) => self.request(time, ours, kind, packet),
+            Some(kind) => self.request(time, ours, from, kind, packet),
             None => {}
         }
     }
@@ -156,17 +193,19 @@ impl Follower {
         }
     }
 
-    fn request(&mut self, time: u64, ours: bool, kind: Kind, packet: &Packet<'_>) {
+    fn request(&mut self, time: u64, ours: bool, from: End, kind: Kind, packet: &Packet<'_>) {
         let span = match kind {
             Kind::Read { length } => length.div_ceil(self.mtu).max(1),
             _ => 1,
         };
-        let flow = self.flows.entry((ours, packet.qpn)).or_default();
-        if flow.next.is_none() {
-            (flow.last_time, flow.last_answer) = (time, time);
-        }
-        let expected = *flow.next.get_or_insert(packet.psn);
-        let ahead = packet.psn.wrapping_sub(expected) & 0xff_ffff;
+        let new = || Flow {
+            next: from.psn,
+            last_time: time,
+            last_answer: time,
+            ..Flow::default()
+        };
+        let flow = self.flows.entry((ours, packet.qpn)).or_insert_with(new);
+        let ahead = packet.psn.wrapping_sub(flow.next) & 0xff_ffff;
         // Frames of two directions are captured on two processors: their times may cross.
         let silent = time.saturating_sub(flow.last_time.min(flow.last_answer)) >= TIMER_NS;
         flow.last_time = time;
@@ -177,6 +216,7 @@ impl Follower {
             let index = flow.passed.saturating_sub((1 << 24) - u64::from(ahead));
             let open = index >= flow.acked || time.saturating_sub(flow.acked_time) < STALL_NS;
             let explained = flow.reasons || !ours && open;
+            self.contents(ours, kind, index, packet);
             let side = self.side(ours);
             side.resent += 1;
             side.unexplained += u64::from(!explained);
@@ -190,7 +230,7 @@ impl Follower {
         flow.reasons = false;
         let at = flow.passed;
         flow.passed += span;
-        flow.next = Some(packet.psn.wrapping_add(span as u32) & 0xff_ffff);
+        flow.next = packet.psn.wrapping_add(span as u32) & 0xff_ffff;
         if let Some((address, rkey)) = packet.remote_place() {
             let fetch = kind
                 == Kind::Atomic {
@@ -209,24 +249,52 @@ impl Follower {
                 flow.requests.pop_first();
             }
         }
-        if self.fixed
-            && matches!(kind, Kind::Write { .. })
-            && let Some((&first, request)) = flow.requests.range(..=at).next_back()
-        {
-            let address = request.address + (at - first) * self.mtu;
-            self.memory
-                .compare((ours, request.rkey), address, packet.payload());
-        }
+        self.contents(ours, kind, at, packet);
         let (bytes, message) = kind.account(packet.payload().len() as u64);
         let side = self.side(ours);
         side.bytes += bytes;
         side.messages += u64::from(message);
     }
 
+    /// Compares what a request carries, which is packet `at` of its flow.
+    fn contents(&mut self, ours: bool, kind: Kind, at: u64, packet: &Packet<'_>) {
+        let mut payload = packet.payload();
+        match (kind, self.fixed) {
+            (Kind::Send { .. }, Fixed::Sends(Sends { size, turn })) => {
+                let packets = size.div_ceil(self.mtu).max(1);
+                let (message, offset) = (at / packets, at % packets * self.mtu);
+                // No two places overlap.
+                let address = message % turn * size + offset;
+                let key = (ours, packet.qpn);
+                self.memory.compare(key, address, payload);
+                if payload.len() as u64 != (size - offset).min(self.mtu) {
+                    let length = payload.len();
+                    self.memory.fault(format!(
+                        "packet {at} of a flow of SENDs carries {length} bytes"
+                    ));
+                }
+            }
+            (Kind::Write { last }, Fixed::Memory | Fixed::MemoryButLastByte) => {
+                let Some(flow) = self.flows.get(&(ours, packet.qpn)) else {
+                    return;
+                };
+                let Some((&first, request)) = flow.requests.range(..=at).next_back() else {
+                    return;
+                };
+                if last && self.fixed == Fixed::MemoryButLastByte {
+                    payload = payload.split_last().map_or(payload, |(_, rest)| rest);
+                }
+                let address = request.address + (at - first) * self.mtu;
+                self.memory.compare((ours, request.rkey), address, payload);
+            }
+            _ => {}
+        }
+    }
+
     fn response(&mut self, time: u64, ours: bool, packet: &Packet<'_>) {
         // The flow that it answers: the other side's, from the QP that this one goes to.
         let flow_key = (self.requester.iter())
-            .find(|&(&(asked_by_us, _), &qpn)| asked_by_us != ours && qpn == packet.qpn)
+            .find(|&(&(asked_by_us, _), from)| asked_by_us != ours && from.qpn == packet.qpn)
             .map(|(&key, _)| key);
         let Some(key) = flow_key.filter(|key| self.flows.contains_key(key)) else {
             return;
@@ -244,8 +312,7 @@ impl Follower {
         };
         flow.last_answer = time;
         flow.reasons |= packet.nak().is_some();
-        let Some(next) = flow.next else { return };
-        let back = u64::from(next.wrapping_sub(packet.psn) & 0xff_ffff);
+        let back = u64::from(flow.next.wrapping_sub(packet.psn) & 0xff_ffff);
         let Some(at) = flow.passed.checked_sub(back) else {
             return;
         };
@@ -260,7 +327,7 @@ impl Follower {
             if first == at {
                 self.memory.changed(key, place, at, value, request.fetch);
             }
-        } else if self.fixed && packet.is_read_response() {
+        } else if self.fixed == Fixed::Memory && packet.is_read_response() {
             let address = place + (at - first) * self.mtu;
             self.memory.compare(key, address, packet.payload());
         }

@@ -8,9 +8,9 @@ use super::case::{Case, Role, Test};
 use super::duel::Duel;
 use super::net;
 use crate::frames::{self, Findings};
-use crate::printed::Printed;
+use crate::printed::{Address, Printed};
 use crate::table::{self, Row};
-use crate::transport::{self, Side, Story};
+use crate::transport::{self, End, Fixed, Known, Sends, Side, Story};
 
 /// What became of a case.
 #[derive(Debug)]
@@ -66,15 +66,18 @@ fn captured(duel: &Duel, faults: &mut Vec<String>) -> Result<String> {
     let findings = frames::judge(&duel.file, &us)?;
     let malformed = frames::malformed(&duel.file, &us)?;
     let ours = Printed::read(&duel.ours.text);
-    let pairs: Vec<_> = ours
-        .local
-        .iter()
-        .zip(&ours.remote)
-        .map(|(l, r)| (l.qpn, r.qpn))
-        .collect();
-    // A latency test of WRITEs and SENDs changes what it sends.
-    let fixed = matches!(case.test, Test::WriteBw | Test::ReadBw | Test::ReadLat);
-    let story = transport::follow(&duel.file, &us, case.path_mtu(), &pairs, fixed)?;
+    let end = |address: &Address| End {
+        qpn: address.qpn,
+        psn: address.psn,
+    };
+    let known = Known {
+        mtu: case.path_mtu(),
+        pairs: (ours.local.iter().map(end))
+            .zip(ours.remote.iter().map(end))
+            .collect(),
+        fixed: fixed(case),
+    };
+    let story = transport::follow(&duel.file, &us, &known)?;
     wire(case, &findings, &malformed, faults);
     faults.extend(story.wrong_data.iter().cloned());
     // Where packets are lost before the tap or after it, the capture knows neither all bytes nor all reasons.
@@ -85,6 +88,34 @@ fn captured(duel: &Duel, faults: &mut Vec<String>) -> Result<String> {
         ", frames {} out {} in, sent again {} and {}, {} compared",
         findings.ours, findings.theirs, story.ours.resent, story.theirs.resent, story.compared
     ))
+}
+
+/// What of the data of a case stays the same.
+fn fixed(case: &Case) -> Fixed {
+    let sweeps = case.has("-a");
+    match case.test {
+        Test::WriteBw | Test::ReadBw | Test::ReadLat => Fixed::Memory,
+        Test::WriteLat if !sweeps => Fixed::MemoryButLastByte,
+        Test::SendBw | Test::SendLat if !sweeps => Fixed::Sends(Sends {
+            size: case.size(),
+            turn: places(case.size(), case.value("-l")),
+        }),
+        // A sweep moves the byte that counts through the others; of an atomic the values are compared.
+        _ => Fixed::Nothing,
+    }
+}
+
+/// After how many messages perftest sends from the same place again: those of up to half a page walk through it by
+/// cache lines, once for each post list if there is one.
+fn places(size: u64, list: Option<u64>) -> u64 {
+    const PAGE: u64 = 4096;
+    const LINE: u64 = 64;
+    match (size > PAGE / 2, list) {
+        (true, _) => 1,
+        // The walk of a list is as long as the list.
+        (false, Some(list)) => list,
+        (false, None) => PAGE / size.max(1).next_multiple_of(LINE),
+    }
 }
 
 /// Whether a side's row is what its peer sends it at the end.

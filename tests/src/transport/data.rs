@@ -25,6 +25,13 @@ pub(super) struct Memory {
 }
 
 impl Memory {
+    /// Keeps the first few descriptions.
+    pub(super) fn fault(&mut self, words: String) {
+        if self.faults.len() < MOST_FAULTS {
+            self.faults.push(words);
+        }
+    }
+
     /// Notes the bytes at an address; those seen before have to be the same.
     pub(super) fn compare(&mut self, key: Key, address: u64, mut bytes: &[u8]) {
         let mut address = address;
@@ -51,9 +58,9 @@ impl Memory {
                 .sum::<u64>();
             page.bytes[range.clone()].copy_from_slice(head);
             page.known[range].fill(true);
-            if let Some(at) = differs.filter(|_| self.faults.len() < MOST_FAULTS) {
-                self.faults.push(format!(
-                    "the byte at {:#x} (rkey {:#x}) is not what it was",
+            if let Some(at) = differs {
+                self.fault(format!(
+                    "the byte at {:#x} (rkey or QPN {:#x}) is not what it was",
                     address + at as u64,
                     key.1
                 ));
@@ -74,8 +81,8 @@ impl Memory {
             Some((_, found)) => {
                 self.compared += 1;
                 let wanted = found.wrapping_add(u64::from(adds));
-                if value != wanted && self.faults.len() < MOST_FAULTS {
-                    self.faults.push(format!(
+                if value != wanted {
+                    self.fault(format!(
                         "an atomic at {address:#x} found {value:#x} in place of {wanted:#x}"
                     ));
                 }

@@ -42,9 +42,19 @@ fn write(psn: u8, address: u8, data: [u8; 4]) -> Vec<u8> {
 }
 
 fn story(name: &str, packets: &[(u64, bool, Vec<u8>)]) -> Story {
+    story_of(name, Fixed::Memory, packets)
+}
+
+fn story_of(name: &str, fixed: Fixed, packets: &[(u64, bool, Vec<u8>)]) -> Story {
     let path = capture(name, packets);
     let us = ["10.0.0.1".parse().unwrap()];
-    let story = follow(&path, &us, 1024, &[(1, 2)], true).unwrap();
+    let end = |qpn| End { qpn, psn: 5 };
+    let known = Known {
+        mtu: 1024,
+        pairs: vec![(end(1), end(2))],
+        fixed,
+    };
+    let story = follow(&path, &us, &known).unwrap();
     std::fs::remove_file(path).unwrap();
     story
 }
@@ -105,6 +115,45 @@ fn bytes_of_one_place_have_to_agree() {
     assert_eq!(story.wrong_data.len(), 1);
     assert!(story.wrong_data[0].contains("0x42"), "{story:?}");
     assert_eq!(story.compared, 4);
+}
+
+#[test]
+fn sends_from_one_place_have_to_agree_and_have_the_size() {
+    let send = |psn, data: &[u8]| bth(0x04, 2, psn, data);
+    let fixed = Fixed::Sends(Sends { size: 4, turn: 2 });
+    let story = story_of(
+        "sends",
+        fixed,
+        &[
+            (0, true, send(5, &[1; 4])),
+            (1, true, send(6, &[2; 4])),
+            // As the first but one, which was lost before the capture is 7.
+            (2, true, send(8, &[2; 4])),
+            (3, true, send(9, &[2; 4])),
+            (4, true, send(10, &[2; 3])),
+            // The second again.
+            (5, true, send(6, &[2, 2, 2, 9])),
+        ],
+    );
+    let words = story.wrong_data.join("; ");
+    assert_eq!(story.wrong_data.len(), 3, "{words}");
+    for part in ["at 0x0 ", "packet 5 of a flow", "at 0x7 "] {
+        assert!(words.contains(part), "{part} in {words}");
+    }
+}
+
+#[test]
+fn the_byte_that_counts_is_not_compared() {
+    let same = [
+        (0, true, write(5, 0x40, [1, 2, 3, 4])),
+        (1, true, write(6, 0x40, [1, 2, 3, 5])),
+    ];
+    let story = story_of("counts", Fixed::MemoryButLastByte, &same);
+    assert_eq!(story.wrong_data, Vec::<String>::new());
+    let mut other = same;
+    other[1].2 = write(6, 0x40, [1, 2, 9, 5]);
+    let story = story_of("differs", Fixed::MemoryButLastByte, &other);
+    assert_eq!(story.wrong_data.len(), 1);
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub(crate) struct Options {
     samples: bool,
     pub(crate) list: bool,
     pub(crate) keep: bool,
+    /// How often each case runs: what fails now and then needs more than one look.
+    times: usize,
     pub(crate) exec: Option<String>,
 }
 
@@ -34,6 +36,7 @@ impl Options {
             samples: false,
             list: false,
             keep: false,
+            times: 1,
             exec: None,
         };
         while let Some(argument) = arguments.next() {
@@ -45,6 +48,10 @@ impl Options {
                 "--link" => options
                     .links
                     .push(arguments.next().context("--link takes a name, as udp")?),
+                "--times" => {
+                    let times = arguments.next().context("--times takes a number")?;
+                    options.times = times.parse().context("--times takes a number")?;
+                }
                 "--exec" => {
                     options.exec = Some(arguments.next().context("--exec takes a command")?)
                 }
@@ -76,6 +83,7 @@ impl Options {
         all.into_iter()
             .chain(samples)
             .filter(|case| self.takes(&case.to_string()))
+            .flat_map(|case| vec![case; self.times])
             .collect()
     }
 
