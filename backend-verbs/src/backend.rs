@@ -12,10 +12,10 @@ use crate::convert;
 use crate::device::VerbsDevice;
 use crate::error::{Call, sentence};
 use crate::objects::{CqEntry, Member, MrEntry, QpEntry, SrqEntry};
-use crate::raw::{Object, QpParts};
+use crate::raw::{Destroy as _, Object, QpParts, qp_init};
 use crate::sys::{
-    SRQ_LIMIT, ibv_ah, ibv_cq, ibv_mr, ibv_mw, ibv_pd, ibv_qp, ibv_qp_cap, ibv_qp_init_attr,
-    ibv_srq, ibv_srq_attr, mask,
+    SRQ_LIMIT, ibv_ah, ibv_cq, ibv_mr, ibv_mw, ibv_pd, ibv_qp, ibv_qp_cap, ibv_srq, ibv_srq_attr,
+    mask,
 };
 
 impl VerbsDevice {
@@ -54,11 +54,13 @@ impl VerbsDevice {
         Ok(())
     }
 
-    fn make_qp(
-        &self,
-        init: &QpInit,
-        max_inline: u32,
-    ) -> Result<(Object<ibv_qp>, ibv_qp_cap), CreateError> {
+    /// Returns whether a QP is made that copies nothing.
+    fn makes_qp(&self, init: &QpInit) -> bool {
+        let made = self.make_qp(init, 0);
+        made.is_ok_and(|made| made.qp.destroy().is_ok())
+    }
+
+    fn make_qp(&self, init: &QpInit, max_inline: u32) -> Result<Made, CreateError> {
         let objects = &self.objects;
         let pd = objects.pd(init.pd)?;
         let srq = init.srq.map(|srq| objects.srq(srq)).transpose()?;
@@ -68,27 +70,44 @@ impl VerbsDevice {
             srq: srq.map(|entry| &entry.raw),
         };
         let caps = init.caps;
-        let null = core::ptr::null_mut();
-        let mut raw = ibv_qp_init_attr {
-            qp_context: null,
-            send_cq: core::ptr::null_mut(),
-            recv_cq: core::ptr::null_mut(),
-            srq: core::ptr::null_mut(),
-            cap: ibv_qp_cap {
-                max_send_wr: caps.max_send_wr,
-                max_recv_wr: if srq.is_some() { 0 } else { caps.max_recv_wr },
-                max_send_sge: caps.max_send_sge,
-                max_recv_sge: if srq.is_some() { 0 } else { caps.max_recv_sge },
-                max_inline_data: max_inline,
-            },
-            qp_type: convert::service(init.service),
-            sq_sig_all: init.sq_sig_all.into(),
+        let cap = ibv_qp_cap {
+            max_send_wr: caps.max_send_wr,
+            max_recv_wr: if srq.is_some() { 0 } else { caps.max_recv_wr },
+            max_send_sge: caps.max_send_sge,
+            max_recv_sge: if srq.is_some() { 0 } else { caps.max_recv_sge },
+            max_inline_data: max_inline,
         };
+        let fresh = || qp_init(init.service, cap, init.sq_sig_all);
+        let tries = convert::operations(init.service);
+        for operations in tries.into_iter().filter(|_| self.attr.wr_api) {
+            let mut raw = fresh();
+            if let Ok(qp) = Object::<ibv_qp>::create_ex(pd, &parts, &mut raw, operations) {
+                return Ok(Made {
+                    operations,
+                    qp,
+                    caps: raw.cap,
+                });
+            }
+        }
+        // Whatever the reason was, it is told by the call that all providers have.
+        let mut raw = fresh();
         let made = Object::<ibv_qp>::create(pd, &parts, &mut raw);
         let what = format!("a {:?} QP", init.service);
         let qp = made.map_err(|errno| self.create_error(Call::CreateQp, &what, errno))?;
-        Ok((qp, raw.cap))
+        Ok(Made {
+            operations: 0,
+            qp,
+            caps: raw.cap,
+        })
     }
+}
+
+/// A QP that was made.
+struct Made {
+    qp: Object<ibv_qp>,
+    caps: ibv_qp_cap,
+    /// What it takes by `ibv_wr_*`.
+    operations: u64,
 }
 
 impl Backend for VerbsDevice {
@@ -116,7 +135,7 @@ impl Backend for VerbsDevice {
             return Err(RegisterError::IllegalAccess);
         }
         room(self.objects.mrs.has_room(), "memory regions")?;
-        let bits = convert::access(access).cast_signed();
+        let bits = convert::access(access);
         let raw =
             Object::<ibv_mr>::register(self.objects.pd(pd)?, region, bits).map_err(|errno| {
                 let what = format!("{} bytes", region.len());
@@ -241,9 +260,9 @@ impl Backend for VerbsDevice {
     fn create_qp(&mut self, init: &QpInit) -> Result<Qp, CreateError> {
         self.check_caps(init)?;
         room(self.objects.qps.has_room(), "QPs")?;
-        let (raw, caps) = match self.make_qp(init, init.caps.max_inline) {
+        let made = match self.make_qp(init, init.caps.max_inline) {
             // Providers do not tell what they can copy: whether it was that is found out by asking for none.
-            Err(_) if init.caps.max_inline > 0 && self.make_qp(init, 0).is_ok() => {
+            Err(_) if init.caps.max_inline > 0 && self.makes_qp(init) => {
                 return Err(CreateError::Device(format!(
                     "{} makes no QP that copies messages of up to {} bytes (-I), but one that copies none: use a \
                      smaller one",
@@ -252,8 +271,14 @@ impl Backend for VerbsDevice {
             }
             made => made?,
         };
+        let Made {
+            qp: raw,
+            caps,
+            operations,
+        } = made;
         let entry = QpEntry {
             qpn: Qpn::new(raw.number() & 0x00ff_ffff),
+            operations,
             raw,
             init: QpInit {
                 caps: QpCaps {

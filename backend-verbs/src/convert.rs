@@ -4,9 +4,10 @@ use core::ffi::{c_int, c_uint};
 
 use roce_engine::verbs::{
     Access, AddressVector, Completion, Gid, Mtu, Psn, QpAttr, QpState, Qpn, RKey, SendFlags,
-    SendOp, Service, Status, WcOpcode,
+    SendOp, SendWr, Service, Status, WcOpcode,
 };
 
+use crate::sys::ex::{ACCESS_RELAXED_ORDERING, op};
 use crate::sys::{
     QPT_RC, QPT_UC, QPT_UD, ibv_ah_attr, ibv_global_route, ibv_qp_attr, ibv_wc, mask, send, wc, wr,
 };
@@ -19,6 +20,7 @@ pub(crate) fn access(rights: Access) -> c_uint {
         (Access::REMOTE_READ, 4),
         (Access::REMOTE_ATOMIC, 8),
         (Access::MW_BIND, 16),
+        (Access::RELAXED_ORDERING, ACCESS_RELAXED_ORDERING),
     ];
     bits.into_iter()
         .filter(|(right, _)| rights.contains(*right))
@@ -143,7 +145,7 @@ pub(crate) fn qp_attr(attr: &QpAttr, port: u8) -> (ibv_qp_attr, c_int) {
         qp_state = attr.state.map(state_code), mask::STATE;
         pkey_index = attr.pkey_index, mask::PKEY_INDEX;
         port_num = attr.port, mask::PORT;
-        qp_access_flags = attr.access.map(access), mask::ACCESS;
+        qp_access_flags = attr.access.map(|to| access(to) & !ACCESS_RELAXED_ORDERING), mask::ACCESS;
         qkey = attr.qkey.map(|qkey| qkey.0), mask::QKEY;
         ah_attr = attr.address.map(|to| address(&to, port)), mask::AV;
         path_mtu = attr.path_mtu.map(mtu_code), mask::PATH_MTU;
@@ -193,6 +195,49 @@ pub(crate) const fn opcode(op: &SendOp) -> (c_int, u32) {
         SendOp::FetchAdd { .. } => (wr::ATOMIC_FETCH_AND_ADD, 0),
         SendOp::BindMw { .. } => (wr::BIND_MW, 0),
         SendOp::LocalInv(rkey) => (wr::LOCAL_INV, rkey.0),
+    }
+}
+
+/// Returns the bit of `enum ibv_qp_create_send_ops_flags`.
+#[inline]
+const fn operation(wanted: &SendOp) -> u64 {
+    match wanted {
+        SendOp::Send | SendOp::Datagram { imm: None, .. } => op::SEND,
+        SendOp::SendImm(_) | SendOp::Datagram { imm: Some(_), .. } => op::SEND_WITH_IMM,
+        SendOp::SendInv(_) => op::SEND_WITH_INV,
+        SendOp::Write { .. } => op::RDMA_WRITE,
+        SendOp::WriteImm { .. } => op::RDMA_WRITE_WITH_IMM,
+        SendOp::Read { .. } => op::RDMA_READ,
+        SendOp::CompareSwap { .. } => op::ATOMIC_CMP_AND_SWP,
+        SendOp::FetchAdd { .. } => op::ATOMIC_FETCH_AND_ADD,
+        SendOp::BindMw { .. } => op::BIND_MW,
+        SendOp::LocalInv(_) => op::LOCAL_INV,
+    }
+}
+
+/// Returns whether a QP made for these operations has those of all requests.
+#[inline]
+pub(crate) fn all_in(requests: &[SendWr<'_>], operations: u64) -> bool {
+    operations != 0
+        && requests
+            .iter()
+            .all(|request| operation(&request.op) & !operations == 0)
+}
+
+/// Returns the operations that a service has: all, and without those of windows and invalidation, which some
+/// providers lack.
+pub(crate) const fn operations(service: Service) -> [u64; 2] {
+    let sends = op::SEND | op::SEND_WITH_IMM;
+    let writes = op::RDMA_WRITE | op::RDMA_WRITE_WITH_IMM;
+    let fetches = op::RDMA_READ | op::ATOMIC_CMP_AND_SWP | op::ATOMIC_FETCH_AND_ADD;
+    let keys = op::SEND_WITH_INV | op::LOCAL_INV;
+    match service {
+        Service::Rc => {
+            let plain = sends | writes | fetches;
+            [plain | keys | op::BIND_MW, plain]
+        }
+        Service::Uc => [sends | writes | op::BIND_MW, sends | writes],
+        Service::Ud => [sends; 2],
     }
 }
 

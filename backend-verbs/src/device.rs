@@ -3,19 +3,20 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use roce_engine::verbs::{DeviceAttr, GidEntry, GidKind, LinkLayer, Mtu, PKey, PortAttr};
+use roce_engine::verbs::{DeviceAttr, GidEntry, GidKind, LinkLayer, Mtu, PKey, PortAttr, Service};
 use rustix::io::ioctl_fionbio;
 
 use crate::convert;
 use crate::error::{Call, OpenError, sentence};
 use crate::events::Events;
+use crate::identity;
 use crate::load::{Api, load};
 use crate::objects::Objects;
 use crate::post::Scratch;
-use crate::raw::{Context, DeviceList, Object};
+use crate::raw::{Context, Destroy, DeviceList, Object, QpParts, qp_init};
 use crate::sys::{
     GID_TYPE_ROCE_V2, LINK_LAYER_INFINIBAND, PORT_ACTIVE, TRANSPORT_IWARP, ibv_comp_channel,
-    ibv_device_attr, ibv_port_attr,
+    ibv_cq, ibv_device_attr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_cap,
 };
 use crate::sysfs::{self, Counters};
 use crate::wait::Idle;
@@ -60,6 +61,12 @@ impl VerbsDevice {
         Self::open_in(Some(library), name, port)
     }
 
+    /// Has send requests posted by `ibv_post_send` even where the provider has `ibv_wr_*` (perftest's
+    /// `--use_old_post_send`): for QPs that are made from now on.
+    pub const fn use_old_post_send(&mut self) {
+        self.attr.wr_api = false;
+    }
+
     fn open_in(library: Option<&Path>, name: &str, port: u8) -> Result<Self, OpenError> {
         let api = Rc::new(load(library)?);
         let context = open_context(&api, name)?;
@@ -88,13 +95,18 @@ impl VerbsDevice {
                 OpenError::Call(format!("the event file of {name}, not to block: {error}"))
             })?;
         }
+        let wr_api = has_wr_api(&context, &channel);
         Ok(Self {
             objects: Objects::new(),
             scratch: Scratch::new(),
             events: Events::default(),
             idle: Idle::new(),
             channel,
-            attr: device_attr(name, &raw, &port_raw),
+            attr: DeviceAttr {
+                relaxed_ordering: api.ibv_reg_mr_iova2.is_some(),
+                wr_api,
+                ..device_attr(name, &raw, &port_raw)
+            },
             ports: raw.phys_port_cnt,
             port_number: port,
             port: port_attr(&context, name, port, &port_raw),
@@ -102,6 +114,42 @@ impl VerbsDevice {
             context,
         })
     }
+}
+
+/// Returns whether the provider makes QPs that take send requests by `ibv_wr_*`, which only trying tells. One for a
+/// datagram service is tried where there are no connections.
+fn has_wr_api(context: &Rc<Context>, channel: &Object<ibv_comp_channel>) -> bool {
+    let (Ok(pd), Ok(cq)) = (
+        Object::<ibv_pd>::alloc(context),
+        Object::<ibv_cq>::create(context, channel, 1),
+    ) else {
+        return false;
+    };
+    let parts = QpParts {
+        send_cq: &cq,
+        recv_cq: &cq,
+        srq: None,
+    };
+    let caps = ibv_qp_cap {
+        max_send_wr: 1,
+        max_recv_wr: 1,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 0,
+    };
+    let made = [Service::Rc, Service::Ud].into_iter().find_map(|service| {
+        let init = || qp_init(service, caps, false);
+        let all = convert::operations(service).into_iter();
+        let mut tries = all.map(|operations| {
+            Object::<ibv_qp>::create_ex(&pd, &parts, &mut init(), operations).ok()
+        });
+        tries.find_map(|qp| qp)
+    });
+    let found = made.is_some();
+    // What can't be destroyed is the kernel's to take back.
+    let _refused = made.map(Destroy::destroy);
+    let _refused = (cq.destroy(), pd.destroy());
+    found
 }
 
 /// Finds a device by name and opens it.
@@ -163,6 +211,9 @@ fn device_attr(name: &str, raw: &ibv_device_attr, port: &ibv_port_attr) -> Devic
         max_qp_init_rd_atom: small(raw.max_qp_init_rd_atom),
         max_inline: MAX_INLINE,
         max_message: port.max_msg_sz,
+        latency_inline: identity::latency_inline(raw.vendor_id, raw.vendor_part_id),
+        relaxed_ordering: false,
+        wr_api: false,
     }
 }
 

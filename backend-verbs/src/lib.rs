@@ -9,6 +9,7 @@
 //!   Otherwise it yields the processor, as a poller's round trip is shorter than a timer's.
 //! - Attributes are checked with the engine's table first (`roce_engine::verbs::check_modify`), so that a mistake has
 //!   the same words on both; what the device refuses beyond that is told by errno, with what it usually means.
+//! - Send requests go through `ibv_wr_*` where the provider makes a QP that takes them, else by `ibv_post_send`.
 //! - Completions do not say whether they were solicited, and WRITEs of a peer cannot be observed one by one.
 //! - Counters are those that the kernel has in `hw_counters`.
 
@@ -19,6 +20,7 @@ mod convert;
 mod device;
 mod error;
 mod events;
+mod identity;
 mod info;
 mod load;
 mod modify;

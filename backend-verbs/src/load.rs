@@ -10,6 +10,7 @@ use std::ffi::CString;
 use std::path::Path;
 
 use crate::error::OpenError;
+use crate::sys::ex::ibv_qp_ex;
 use crate::sys::{
     ibv_ah, ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device,
     ibv_device_attr, ibv_gid_entry, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr,
@@ -82,6 +83,9 @@ api! {
         ibv_ack_async_event: fn(*mut ibv_async_event);
     }
     optional {
+        // Since rdma-core 26 and 28: send requests by calls, and rights that a kernel may leave out.
+        ibv_qp_to_qp_ex: fn(*mut ibv_qp) -> *mut ibv_qp_ex;
+        ibv_reg_mr_iova2: fn(*mut ibv_pd, *mut c_void, usize, u64, c_uint) -> *mut ibv_mr;
         _ibv_query_gid_table: fn(*mut ibv_context, *mut ibv_gid_entry, usize, u32, usize) -> isize;
     }
 }

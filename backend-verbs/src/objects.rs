@@ -45,6 +45,8 @@ pub(crate) struct Member<T> {
 pub(crate) struct QpEntry {
     pub(crate) raw: Object<ibv_qp>,
     pub(crate) qpn: Qpn,
+    /// The send requests that it takes by `ibv_wr_*`; none if it was made without.
+    pub(crate) operations: u64,
     /// With the sizes that it really has.
     pub(crate) init: QpInit,
     /// As far as it was modified; the device may have put it into error since.

@@ -13,7 +13,14 @@ use crate::events::Events;
 use crate::objects::{Objects, QpEntry};
 use crate::raw::Object;
 use crate::raw::post::{self, Batch, Bound, COMPLETIONS, PIECES, Refused, empty_recv, empty_send};
-use crate::sys::{ibv_cq, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, send, wr_atomic, wr_remote};
+use crate::raw::wr::{NoSuchCall, Operation, Writer};
+use crate::sys::{
+    ibv_ah, ibv_cq, ibv_mr, ibv_mw, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, send, wr_atomic,
+    wr_remote,
+};
+
+/// A QP without the call for an operation that it was made for: no provider is like that.
+const UNWRITABLE: PostError = PostError::Device(libc::EOPNOTSUPP);
 
 /// The longest message: 2^31 bytes.
 const MAX_MESSAGE: u64 = 1 << 31;
@@ -22,6 +29,7 @@ const MAX_MESSAGE: u64 = 1 << 31;
 pub(crate) struct Scratch {
     sends: Batch<ibv_send_wr>,
     receives: Batch<ibv_recv_wr>,
+    pieces: Box<[ibv_sge; PIECES]>,
     completions: Box<[ibv_wc; COMPLETIONS]>,
     /// Completions taken so far.
     pub(crate) taken: u64,
@@ -38,6 +46,7 @@ impl Scratch {
         Self {
             sends: Batch::new(empty_send()),
             receives: Batch::new(empty_recv()),
+            pieces: Box::new([ibv_sge::default(); PIECES]),
             completions: Box::new([ibv_wc::default(); COMPLETIONS]),
             taken: 0,
         }
@@ -56,6 +65,13 @@ impl Scratch {
             QpState::Rts | QpState::Sqd | QpState::Sqe | QpState::Err
         ) {
             return Err(PostError::State(qp.state));
+        }
+        if convert::all_in(requests, qp.operations) {
+            match self.write(objects, qp, requests, datagram_most) {
+                // Whatever of it the queue has room for.
+                Err(PostError::QueueFull { .. }) => {}
+                result => return result,
+            }
         }
         let mut posted = 0;
         let batch = &mut self.sends;
@@ -80,6 +96,54 @@ impl Scratch {
             }
         }
         flush_sends(qp, batch, posted)
+    }
+
+    /// Posts send requests by `ibv_wr_*`: all of them or none.
+    fn write(
+        &mut self,
+        objects: &Objects,
+        qp: &QpEntry,
+        requests: &[SendWr<'_>],
+        datagram_most: u32,
+    ) -> Result<(), PostError> {
+        let mut writer = qp.raw.start().ok_or(UNWRITABLE)?;
+        let finish = |writer: Writer<'_>| {
+            let done = writer.complete();
+            done.map_err(|errno| words(Refused { posted: 0, errno }, 0))
+        };
+        for request in requests {
+            let checked = check_send(qp, request, datagram_most)
+                .and_then(|_| Ok((operation(objects, &request.op)?, target(objects, request)?)));
+            let (operation, target) = match checked {
+                Ok(checked) => checked,
+                Err(error) => {
+                    // What comes before it is posted.
+                    finish(writer)?;
+                    return Err(error);
+                }
+            };
+            let flags = convert::send_flags(request.flags);
+            let begun = writer.request(request.wr_id, flags, &operation);
+            begun.map_err(|NoSuchCall| UNWRITABLE)?;
+            if let Some((ah, qpn, qkey)) = target {
+                let told = writer.to(ah, qpn, qkey);
+                told.map_err(|NoSuchCall| UNWRITABLE)?;
+            }
+            let given = match request.payload {
+                _ if request.op.is_local() => Ok(()),
+                Payload::Inline(bytes) => writer.copied(bytes),
+                Payload::Sges([one]) => writer.pieces(&[piece(one)]),
+                Payload::Sges(sges) => {
+                    let places = &mut self.pieces[..sges.len()];
+                    for (to, from) in places.iter_mut().zip(sges) {
+                        *to = piece(from);
+                    }
+                    writer.pieces(places)
+                }
+            };
+            given.map_err(|NoSuchCall| UNWRITABLE)?;
+        }
+        finish(writer)
     }
 
     /// Posts receives with `post`: to a QP or an SRQ.
@@ -215,12 +279,101 @@ fn check_send(qp: &QpEntry, request: &SendWr<'_>, datagram_most: u32) -> Result<
 #[inline]
 fn add_pieces<W: post::Linked>(batch: &mut Batch<W>, sges: &[Sge]) {
     for sge in sges {
-        batch.piece(ibv_sge {
-            addr: sge.addr,
-            length: sge.length,
-            lkey: sge.lkey.0,
-        });
+        batch.piece(piece(sge));
     }
+}
+
+#[inline]
+const fn piece(sge: &Sge) -> ibv_sge {
+    ibv_sge {
+        addr: sge.addr,
+        length: sge.length,
+        lkey: sge.lkey.0,
+    }
+}
+
+/// Returns what a request is, for `ibv_wr_*`.
+#[inline]
+fn operation<'o>(objects: &'o Objects, op: &SendOp) -> Result<Operation<'o>, PostError> {
+    Ok(match *op {
+        SendOp::Send | SendOp::Datagram { imm: None, .. } => Operation::Send,
+        SendOp::SendImm(imm) | SendOp::Datagram { imm: Some(imm), .. } => {
+            Operation::SendImm(u32::from_ne_bytes(imm))
+        }
+        SendOp::SendInv(rkey) => Operation::SendInv(rkey.0),
+        SendOp::Write { addr, rkey } => Operation::Write { addr, rkey: rkey.0 },
+        SendOp::WriteImm { addr, rkey, imm } => Operation::WriteImm {
+            addr,
+            rkey: rkey.0,
+            imm: u32::from_ne_bytes(imm),
+        },
+        SendOp::Read { addr, rkey } => Operation::Read { addr, rkey: rkey.0 },
+        SendOp::CompareSwap {
+            addr,
+            rkey,
+            compare,
+            swap,
+        } => Operation::CompareSwap {
+            addr,
+            rkey: rkey.0,
+            compare,
+            swap,
+        },
+        SendOp::FetchAdd { addr, rkey, add } => Operation::FetchAdd {
+            addr,
+            rkey: rkey.0,
+            add,
+        },
+        SendOp::LocalInv(rkey) => Operation::LocalInv(rkey.0),
+        SendOp::BindMw { .. } => {
+            let (window, region, bound) = binding(objects, op)?;
+            Operation::Bind {
+                window,
+                region,
+                bound,
+            }
+        }
+    })
+}
+
+/// Where a datagram goes: the way, QPN and Q_Key.
+type Target<'o> = (&'o Object<ibv_ah>, u32, u32);
+
+/// Returns where a request goes if it is a datagram.
+#[inline]
+fn target<'o>(objects: &'o Objects, request: &SendWr<'_>) -> Result<Option<Target<'o>>, PostError> {
+    let SendOp::Datagram { ah, qpn, qkey, .. } = request.op else {
+        return Ok(None);
+    };
+    let ah = objects.ahs.get(ah.0).ok_or(PostError::Unsupported)?;
+    Ok(Some((&ah.raw, qpn.value(), qkey.0)))
+}
+
+/// Returns how a request binds which window to which region.
+fn binding<'o>(
+    objects: &'o Objects,
+    op: &SendOp,
+) -> Result<(&'o Object<ibv_mw>, &'o Object<ibv_mr>, Bound), PostError> {
+    let SendOp::BindMw {
+        mw,
+        rkey,
+        mr,
+        addr,
+        length,
+        access,
+    } = *op
+    else {
+        return Err(PostError::Unsupported);
+    };
+    let window = objects.mws.get(mw.handle).ok_or(PostError::Unsupported)?;
+    let region = objects.mrs.get(mr.handle).ok_or(PostError::Unsupported)?;
+    let bound = Bound {
+        rkey: rkey.0,
+        addr,
+        length,
+        access: convert::access(access),
+    };
+    Ok((&window.raw, &region.raw, bound))
 }
 
 /// Adds a request that was checked.
@@ -234,24 +387,9 @@ fn add_send(
     let (opcode, imm_or_rkey) = convert::opcode(&request.op);
     let mut flags = convert::send_flags(request.flags);
     let mut bind_mw = empty_send().bind_mw;
-    if let SendOp::BindMw {
-        mw,
-        rkey,
-        mr,
-        addr,
-        length,
-        access,
-    } = request.op
-    {
-        let window = objects.mws.get(mw.handle).ok_or(PostError::Unsupported)?;
-        let region = objects.mrs.get(mr.handle).ok_or(PostError::Unsupported)?;
-        let bound = Bound {
-            rkey: rkey.0,
-            addr,
-            length,
-            access: convert::access(access),
-        };
-        bind_mw = post::bind(&window.raw, &region.raw, &bound);
+    if matches!(request.op, SendOp::BindMw { .. }) {
+        let (window, region, bound) = binding(objects, &request.op)?;
+        bind_mw = post::bind(window, region, &bound);
     }
     let pieces = match request.payload {
         Payload::Sges(sges) => {

@@ -5,20 +5,24 @@
 #![expect(unsafe_code, reason = "every call of the library is one")]
 
 pub(crate) mod post;
+pub(crate) mod wr;
 
-use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use core::mem::{offset_of, zeroed};
 use core::ptr::NonNull;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 
-use roce_engine::verbs::Region;
+use roce_engine::verbs::{Region, Service};
 
+use crate::convert;
 use crate::load::Api;
+use crate::sys::ex::ACCESS_RELAXED_ORDERING;
 use crate::sys::{
     ABI_EXTENDED, MW_TYPE_2, ibv_ah, ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context,
     ibv_cq, ibv_device, ibv_device_attr, ibv_gid_entry, ibv_mr, ibv_mw, ibv_pd, ibv_port_attr,
-    ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, verbs_context,
+    ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+    verbs_context,
 };
 
 /// An errno.
@@ -213,10 +217,8 @@ impl Context {
         Ok(attr)
     }
 
-    fn extended_query_port(
-        &self,
-    ) -> Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>
-    {
+    /// Returns the extended table around the context, if there is one.
+    fn extended(&self) -> Option<NonNull<verbs_context>> {
         // SAFETY: the context is open.
         if unsafe { (*self.raw.as_ptr()).abi_compat } != ABI_EXTENDED {
             return None;
@@ -229,8 +231,16 @@ impl Context {
         if size < size_of::<verbs_context>() {
             return None;
         }
+        NonNull::new(outer)
+    }
+
+    fn extended_query_port(
+        &self,
+    ) -> Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>
+    {
+        let outer = self.extended()?;
         // SAFETY: the table is at least as long as ours, so that it has this entry.
-        unsafe { (*outer).query_port }
+        unsafe { (*outer.as_ptr()).query_port }
     }
 
     /// Returns the rows of the GID table that hold something, of all ports; `None` in libraries before 2020.
@@ -315,11 +325,20 @@ impl Object<ibv_mr> {
     pub(crate) fn register(
         pd: &Object<ibv_pd>,
         region: &Region,
-        access: c_int,
+        access: c_uint,
     ) -> Result<Self, Errno> {
-        let start = region.addr() as *mut c_void;
-        // SAFETY: the region's maker vouches for its memory, which a device may reach as any peer may.
-        let raw = unsafe { (pd.api().ibv_reg_mr)(pd.raw.as_ptr(), start, region.len(), access) };
+        let (api, domain) = (pd.api(), pd.raw.as_ptr());
+        let (start, length) = (region.addr() as *mut c_void, region.len());
+        let optional = access & ACCESS_RELAXED_ORDERING;
+        let raw = match api.ibv_reg_mr_iova2.filter(|_| optional != 0) {
+            // SAFETY: the region's maker vouches for its memory, which a device may reach as any peer may.
+            Some(register) => unsafe { register(domain, start, length, region.addr(), access) },
+            None => {
+                let access = (access & !optional).cast_signed();
+                // SAFETY: as above.
+                unsafe { (api.ibv_reg_mr)(domain, start, length, access) }
+            }
+        };
         Self::new(&pd.context, raw)
     }
 
@@ -416,6 +435,20 @@ impl Object<ibv_srq> {
     }
 }
 
+/// Returns what describes a QP whose queues are still to be named.
+pub(crate) fn qp_init(service: Service, cap: ibv_qp_cap, sq_sig_all: bool) -> ibv_qp_init_attr {
+    let null = core::ptr::null_mut();
+    ibv_qp_init_attr {
+        qp_context: null,
+        send_cq: core::ptr::null_mut(),
+        recv_cq: core::ptr::null_mut(),
+        srq: core::ptr::null_mut(),
+        cap,
+        qp_type: convert::service(service),
+        sq_sig_all: sq_sig_all.into(),
+    }
+}
+
 /// What a QP is made from.
 pub(crate) struct QpParts<'a> {
     pub(crate) send_cq: &'a Object<ibv_cq>,
@@ -430,11 +463,7 @@ impl Object<ibv_qp> {
         parts: &QpParts<'_>,
         init: &mut ibv_qp_init_attr,
     ) -> Result<Self, Errno> {
-        init.send_cq = parts.send_cq.raw.as_ptr();
-        init.recv_cq = parts.recv_cq.raw.as_ptr();
-        init.srq = parts
-            .srq
-            .map_or(core::ptr::null_mut(), |srq| srq.raw.as_ptr());
+        parts.name_in(init);
         // SAFETY: all objects are alive, `init` outlives the call.
         let raw = unsafe { (pd.api().ibv_create_qp)(pd.raw.as_ptr(), init) };
         Self::new(&pd.context, raw)

@@ -10,6 +10,10 @@
 use core::ffi::{c_char, c_int, c_uint, c_void};
 use core::mem::{offset_of, size_of};
 
+// By its path, so that it is found from wherever this file is a module of.
+#[path = "sys/ex.rs"]
+pub(crate) mod ex;
+
 pub(crate) const NAME_MAX: usize = 64;
 pub(crate) const PATH_MAX: usize = 256;
 
@@ -80,7 +84,10 @@ pub(crate) struct ibv_context {
 pub(crate) struct verbs_context {
     pub(crate) query_port:
         Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
-    pub(crate) others: [Unused; 37],
+    pub(crate) others: [Unused; 32],
+    pub(crate) create_qp_ex:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ex::ibv_qp_init_attr_ex) -> *mut ibv_qp>,
+    pub(crate) oldest: [Unused; 4],
     pub(crate) abi_placeholder3: u64,
     pub(crate) sz: usize,
     pub(crate) context: ibv_context,
@@ -527,6 +534,7 @@ const _: () = {
     assert!(offset_of!(ibv_context_ops, post_send) == 200);
     assert!(offset_of!(ibv_context, cmd_fd) == 264);
     assert!(offset_of!(ibv_context, abi_compat) == 280 + size_of::<Mutex>());
+    assert!(offset_of!(verbs_context, create_qp_ex) == 264);
     assert!(offset_of!(verbs_context, sz) == 312);
     assert!(offset_of!(verbs_context, context) == 320);
     assert!(offset_of!(ibv_qp, qp_num) == 52);

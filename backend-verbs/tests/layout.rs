@@ -9,6 +9,7 @@ use core::fmt::Write as _;
 use core::mem::{offset_of, size_of};
 use std::process::{Command, Stdio};
 
+use sys::ex::{ACCESS_RELAXED_ORDERING, INIT_ATTR_SEND_OPS, ibv_qp_ex, ibv_qp_init_attr_ex, op};
 use sys::*;
 
 /// Lines of C that compare a structure's size, and the places of its fields, with ours.
@@ -56,11 +57,15 @@ fn program() -> String {
         ibv_recv_wr { next, sg_list, num_sge } sized;
         ibv_wc { status, opcode, vendor_err, byte_len, imm_or_rkey as "imm_data", qp_num, src_qp, wc_flags } sized;
         ibv_async_event { element, event_type } sized;
+        ibv_qp_init_attr_ex { cap, comp_mask, pd, xrcd, source_qpn, send_ops_flags } sized;
+        ibv_qp_ex { comp_mask, wr_id, wr_flags, wr_atomic_cmp_swp, wr_bind_mw, wr_rdma_read, wr_rdma_write_imm,
+            wr_send_inv, wr_set_ud_addr, wr_set_inline_data, wr_set_sge, wr_set_sge_list, wr_start, wr_complete, wr_abort };
     }
     // Grows at its start: what counts is where things are from its end.
     for (name, place) in [
         ("sz", offset_of!(verbs_context, sz)),
         ("query_port", offset_of!(verbs_context, query_port)),
+        ("create_qp_ex", offset_of!(verbs_context, create_qp_ex)),
     ] {
         let from_end = offset_of!(verbs_context, context) - place;
         let _infallible = writeln!(
@@ -77,6 +82,23 @@ fn program() -> String {
         ("IBV_QPT_UD", QPT_UD),
         ("IBV_MW_TYPE_2", MW_TYPE_2),
         ("IBV_PORT_ACTIVE", PORT_ACTIVE),
+    ] {
+        let _infallible = writeln!(text, "_Static_assert({name} == {value}, \"{name}\");");
+    }
+    for (name, value) in [
+        (
+            "IBV_QP_INIT_ATTR_SEND_OPS_FLAGS",
+            u64::from(INIT_ATTR_SEND_OPS),
+        ),
+        (
+            "IBV_ACCESS_RELAXED_ORDERING",
+            u64::from(ACCESS_RELAXED_ORDERING),
+        ),
+        (
+            "IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD",
+            op::ATOMIC_FETCH_AND_ADD,
+        ),
+        ("IBV_QP_EX_WITH_SEND_WITH_INV", op::SEND_WITH_INV),
     ] {
         let _infallible = writeln!(text, "_Static_assert({name} == {value}, \"{name}\");");
     }

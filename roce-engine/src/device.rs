@@ -11,8 +11,8 @@ use crate::link::{Link, LinkError, LinkEvent};
 use crate::time::Instant;
 use crate::verbs::{
     Access, AddressVector, Ah, AsyncEvent, Backend, Completion, Cq, CqError, CreateError,
-    DeviceAttr, DeviceError, ModifyError, Mr, Mw, Pd, PortAttr, PostError, Qp, QpAttr, QpInfo,
-    QpInit, RecvWr, Region, RegisterError, SendWr, Srq, WriteObserver,
+    DeviceAttr, DeviceError, LatencyInline, ModifyError, Mr, Mw, Pd, PortAttr, PostError, Qp,
+    QpAttr, QpInfo, QpInit, RecvWr, Region, RegisterError, SendWr, Srq, WriteObserver,
 };
 
 /// Packets that a turn receives at most: a few full batches.
@@ -52,6 +52,10 @@ impl<L: Link, C: Clock> SoftDevice<L, C> {
             max_qp_init_rd_atom: config.max_rd_atomic,
             max_inline: config.max_inline,
             max_message: 1 << 31,
+            // What is copied later is as near.
+            latency_inline: LatencyInline::default(),
+            relaxed_ordering: false,
+            wr_api: false,
         };
         let parity = link.caps().qpn_parity.unwrap_or(0);
         let engine = Engine::new(config, link.port().clone(), parity);

@@ -19,7 +19,7 @@ pub use attr::{AddressVector, QpAttr, QpCaps, QpInfo, QpInit, Service};
 pub use backend::{Ah, AsyncEvent, Backend, Cq, Mr, Mw, NO_MULTICAST, Pd, Qp, Srq};
 pub use check::{Limits, check_modify, serves};
 pub use completion::{Completion, Status, WcOpcode};
-pub use device::{DeviceAttr, GidEntry, GidKind, LinkLayer, PortAttr};
+pub use device::{DeviceAttr, GidEntry, GidKind, LatencyInline, LinkLayer, PortAttr};
 pub use error::{CqError, CreateError, DeviceError, ModifyError, PostError, RegisterError};
 pub use observe::{WriteDone, WriteObserver};
 pub use region::{Region, Window};

@@ -95,6 +95,7 @@ fn every_errno_of_the_other_objects_has_its_words() {
         "ibv_create_ah of an address handle of 127.0.0.1 on fake_roce0: EHOSTUNREACH (113), No route to host: there \
          is no route from our GID to the peer's: choose the row of another interface (-x)"
     );
+    fake::fail("ibv_create_qp_ex", libc::EOPNOTSUPP, 0);
     fake::fail("ibv_create_qp", libc::EOPNOTSUPP, 0);
     let init = bed.init(Service::Uc, None);
     assert_eq!(
@@ -272,7 +273,7 @@ fn a_qp_that_the_device_has_put_into_error_says_so() {
 
 #[test]
 fn a_post_that_fails_late_tells_what_is_posted() {
-    let mut bed = Bed::new("fake_roce0");
+    let mut bed = Bed::with_old_post_send("fake_roce0");
     let (a, b) = bed.pair(Service::Rc);
     let write = SendWr {
         wr_id: 0,

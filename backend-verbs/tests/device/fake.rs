@@ -77,6 +77,32 @@ steer! {
     completion as "fake_completion" (qpn: u32, status: c_int, vendor_err: u32)
 }
 
+steer! {
+    /// Makes all devices a vendor's part.
+    identity as "fake_identity" (vendor: c_uint, part: c_uint)
+}
+
+macro_rules! ask {
+    ($(#[$doc:meta])* $name:ident as $symbol:literal) => {
+        $(#[$doc])*
+        pub(crate) fn $name() -> c_uint {
+            let address = function($symbol);
+            // SAFETY: the library defines the symbol with this type.
+            let call = unsafe { core::mem::transmute::<*mut c_void, extern "C" fn() -> c_uint>(address) };
+            call()
+        }
+    };
+}
+
+ask! {
+    /// Returns how many requests were taken by `ibv_wr_*` in this thread.
+    written as "fake_written"
+}
+ask! {
+    /// Returns the access rights of the last registration.
+    access as "fake_access"
+}
+
 /// Makes a function fail with an errno, after so many calls that go well, for this thread.
 pub(crate) fn fail(name: &str, errno: c_int, after: c_uint) {
     let name = CString::new(name).unwrap();

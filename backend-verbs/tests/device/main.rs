@@ -5,6 +5,7 @@ mod errors;
 mod fake;
 mod moves;
 mod opening;
+mod writer;
 
 use backend_verbs::VerbsDevice;
 use roce_engine::verbs::{
@@ -23,7 +24,17 @@ struct Bed {
 
 impl Bed {
     fn new(name: &str) -> Self {
+        Self::of(fake::open(name).unwrap())
+    }
+
+    /// One whose QPs take requests by `ibv_post_send`.
+    fn with_old_post_send(name: &str) -> Self {
         let mut device = fake::open(name).unwrap();
+        device.use_old_post_send();
+        Self::of(device)
+    }
+
+    fn of(mut device: VerbsDevice) -> Self {
         let pd = device.alloc_pd().unwrap();
         let cq = device.create_cq(256).unwrap();
         let memory = Region::zeroed(8192, 4096).unwrap();

@@ -9,6 +9,44 @@ use roce_engine::verbs::{
 
 use crate::{Bed, by_gid, fake};
 
+/// Tests that run with requests by `ibv_wr_*`, without those of windows, and by `ibv_post_send`.
+macro_rules! by_each_call {
+    ($($name:ident),*) => {
+        mod by_wr_api {
+            $(#[test]
+            fn $name() {
+                super::$name(&mut super::Bed::new("fake_roce0"));
+                assert!(super::fake::written() > 0);
+            })*
+        }
+
+        mod by_wr_api_without_windows {
+            $(#[test]
+            fn $name() {
+                super::fake::fail("windows by ibv_wr", 1, 0);
+                super::$name(&mut super::Bed::new("fake_roce0"));
+            })*
+        }
+
+        mod by_post_send {
+            $(#[test]
+            fn $name() {
+                super::$name(&mut super::Bed::with_old_post_send("fake_roce0"));
+                assert_eq!(super::fake::written(), 0);
+            })*
+        }
+    };
+}
+
+by_each_call!(
+    writes_reads_and_atomics_move_memory,
+    messages_meet_receives_with_their_immediate_data,
+    datagrams_take_receives_of_a_shared_queue_behind_their_grh,
+    lists_longer_than_one_call_are_posted_whole,
+    an_armed_queue_wakes_a_sleeper_once,
+    windows_are_bound_and_end
+);
+
 fn request<'a>(wr_id: u64, op: SendOp, payload: Payload<'a>) -> SendWr<'a> {
     SendWr {
         wr_id,
@@ -32,25 +70,23 @@ fn bytes(bed: &Bed, offset: usize, length: usize) -> Vec<u8> {
     out
 }
 
-#[test]
-fn writes_reads_and_atomics_move_memory() {
-    let mut bed = Bed::new("fake_roce0");
+fn writes_reads_and_atomics_move_memory(bed: &mut Bed) {
     let (a, _) = bed.pair(Service::Rc);
     let (addr, rkey) = (bed.memory.addr() + 4096, bed.mr.rkey);
     bed.memory.write(0, b"hello, world");
-    let pieces = [sge(&bed, 0, 5), sge(&bed, 7, 5)];
+    let pieces = [sge(bed, 0, 5), sge(bed, 7, 5)];
     let write = SendOp::Write { addr, rkey };
     bed.device
         .post_send(a, &[request(1, write, Payload::Sges(&pieces))])
         .unwrap();
-    assert_eq!(bytes(&bed, 4096, 10), b"helloworld");
+    assert_eq!(bytes(bed, 4096, 10), b"helloworld");
     let inline = request(2, write, Payload::Inline(b"inline"));
-    let back = [sge(&bed, 512, 6)];
+    let back = [sge(bed, 512, 6)];
     let read = request(3, SendOp::Read { addr, rkey }, Payload::Sges(&back));
     bed.device.post_send(a, &[inline, read]).unwrap();
-    assert_eq!(bytes(&bed, 512, 6), b"inline");
+    assert_eq!(bytes(bed, 512, 6), b"inline");
     bed.memory.write(4096, &7_u64.to_ne_bytes());
-    let eight = [sge(&bed, 1024, 8)];
+    let eight = [sge(bed, 1024, 8)];
     let add = SendOp::FetchAdd { addr, rkey, add: 5 };
     let swap = SendOp::CompareSwap {
         addr,
@@ -63,8 +99,8 @@ fn writes_reads_and_atomics_move_memory() {
         request(5, swap, Payload::Sges(&eight)),
     ];
     bed.device.post_send(a, &atomics).unwrap();
-    assert_eq!(bytes(&bed, 4096, 8), 99_u64.to_ne_bytes());
-    assert_eq!(bytes(&bed, 1024, 8), 12_u64.to_ne_bytes());
+    assert_eq!(bytes(bed, 4096, 8), 99_u64.to_ne_bytes());
+    assert_eq!(bytes(bed, 1024, 8), 12_u64.to_ne_bytes());
     let done: Vec<_> = bed.poll().iter().map(|wc| (wc.wr_id, wc.opcode)).collect();
     assert_eq!(
         done,
@@ -78,18 +114,16 @@ fn writes_reads_and_atomics_move_memory() {
     );
 }
 
-#[test]
-fn messages_meet_receives_with_their_immediate_data() {
-    let mut bed = Bed::new("fake_roce0");
+fn messages_meet_receives_with_their_immediate_data(bed: &mut Bed) {
     let (a, b) = bed.pair(Service::Rc);
-    let room = [sge(&bed, 2048, 64)];
+    let room = [sge(bed, 2048, 64)];
     for wr_id in 0..3 {
         let receive = RecvWr { wr_id, sges: &room };
         bed.device.post_recv(b, &[receive]).unwrap();
     }
     let (addr, rkey) = (bed.memory.addr() + 4096, bed.mr.rkey);
     let imm = *b"abcd";
-    let from = [sge(&bed, 0, 16)];
+    let from = [sge(bed, 0, 16)];
     let sent = [
         request(10, SendOp::SendImm(imm), Payload::Sges(&from)),
         request(11, SendOp::SendInv(RKey(0x77)), Payload::Sges(&from)),
@@ -116,15 +150,13 @@ fn messages_meet_receives_with_their_immediate_data() {
     );
 }
 
-#[test]
-fn datagrams_take_receives_of_a_shared_queue_behind_their_grh() {
-    let mut bed = Bed::new("fake_roce0");
+fn datagrams_take_receives_of_a_shared_queue_behind_their_grh(bed: &mut Bed) {
     let srq = bed.device.create_srq(bed.pd, 16, 2).unwrap();
     let (a, a_qpn) = bed.qp(Service::Ud, None);
     let (b, b_qpn) = bed.qp(Service::Ud, Some(srq));
     bed.connect(a, b_qpn, Service::Ud);
     bed.connect(b, a_qpn, Service::Ud);
-    let room = [sge(&bed, 2048, 128)];
+    let room = [sge(bed, 2048, 128)];
     let receive = RecvWr {
         wr_id: 1,
         sges: &room,
@@ -146,15 +178,13 @@ fn datagrams_take_receives_of_a_shared_queue_behind_their_grh() {
         (taken[0].byte_len, taken[0].src_qpn, taken[0].qpn),
         (48, a_qpn, b_qpn)
     );
-    assert_eq!(bytes(&bed, 2048 + 40, 8), b"datagram");
+    assert_eq!(bytes(bed, 2048 + 40, 8), b"datagram");
 }
 
-#[test]
-fn lists_longer_than_one_call_are_posted_whole() {
-    let mut bed = Bed::new("fake_roce0");
+fn lists_longer_than_one_call_are_posted_whole(bed: &mut Bed) {
     let (a, _) = bed.pair(Service::Rc);
     let (addr, rkey) = (bed.memory.addr() + 4096, bed.mr.rkey);
-    let pieces = [sge(&bed, 0, 1); 4];
+    let pieces = [sge(bed, 0, 1); 4];
     let all: Vec<_> = (0..100)
         .map(|wr_id| request(wr_id, SendOp::Write { addr, rkey }, Payload::Sges(&pieces)))
         .collect();
@@ -165,9 +195,7 @@ fn lists_longer_than_one_call_are_posted_whole() {
     assert_eq!(ids, (0..100).collect::<Vec<_>>());
 }
 
-#[test]
-fn an_armed_queue_wakes_a_sleeper_once() {
-    let mut bed = Bed::new("fake_roce0");
+fn an_armed_queue_wakes_a_sleeper_once(bed: &mut Bed) {
     let (a, _) = bed.pair(Service::Rc);
     let (addr, rkey) = (bed.memory.addr() + 4096, bed.mr.rkey);
     bed.device.arm_cq(bed.cq, false).unwrap();
@@ -184,9 +212,7 @@ fn an_armed_queue_wakes_a_sleeper_once() {
     assert_eq!(bed.poll().len(), 2);
 }
 
-#[test]
-fn windows_are_bound_and_end() {
-    let mut bed = Bed::new("fake_roce0");
+fn windows_are_bound_and_end(bed: &mut Bed) {
     let (a, _) = bed.pair(Service::Rc);
     let mw = bed.device.alloc_mw(bed.pd).unwrap();
     let bind = SendOp::BindMw {

@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C" fn post_send(
     0
 }
 
-unsafe fn execute(number: u32, service: c_int, request: &ibv_send_wr) {
+pub(crate) unsafe fn execute(number: u32, service: c_int, request: &ibv_send_wr) {
     let pieces: Vec<ibv_sge> = (0..request.num_sge as usize)
         .map(|at| unsafe { *request.sg_list.add(at) })
         .collect();

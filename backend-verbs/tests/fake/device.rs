@@ -5,6 +5,7 @@ use super::*;
 use crate::data::{post_recv, post_send, post_srq_recv};
 use crate::objects::{alloc_mw, dealloc_mw};
 use crate::queues::{poll_cq, req_notify_cq};
+use crate::writer::create_qp_ex;
 use std::mem::{offset_of, zeroed};
 use std::os::fd::AsRawFd as _;
 
@@ -37,6 +38,7 @@ pub unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_co
     may_fail!("ibv_open_device", null);
     let mut outer: Box<verbs_context> = Box::new(unsafe { zeroed() });
     outer.query_port = Some(query_port);
+    outer.create_qp_ex = Some(create_qp_ex);
     outer.sz = size_of::<verbs_context>();
     let context = &mut outer.context;
     context.device = device;
@@ -87,7 +89,8 @@ pub unsafe extern "C" fn ibv_query_device(
     let mut answer: ibv_device_attr = unsafe { zeroed() };
     answer.phys_port_cnt = 1;
     answer.node_guid = 0x0002_c903_0012_3456_u64.to_be();
-    answer.vendor_id = 0x2c9;
+    (answer.vendor_id, answer.vendor_part_id) =
+        with(|world| world.identity).unwrap_or((0x2c9, 0));
     answer.max_qp = 1024;
     answer.max_qp_wr = 8192;
     answer.max_sge = 16;

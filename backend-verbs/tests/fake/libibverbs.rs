@@ -34,9 +34,10 @@ mod data;
 mod device;
 mod objects;
 mod queues;
+mod writer;
 
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::os::unix::net::UnixStream;
 use std::ptr::null_mut;
@@ -63,11 +64,17 @@ unsafe extern "C" {
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) devices: Option<i32>,
+    pub(crate) identity: Option<(u32, u32)>,
     pub(crate) failures: HashMap<String, (u32, c_int)>,
     pub(crate) qps: HashMap<u32, QpState>,
     pub(crate) cqs: HashMap<usize, CqState>,
     pub(crate) srqs: HashMap<usize, VecDeque<Receive>>,
     pub(crate) regions: HashMap<usize, u32>,
+    /// The access rights of the last registration.
+    pub(crate) access: c_uint,
+    /// QPs that take requests by `ibv_wr_*`, and how many requests they took.
+    pub(crate) extended: HashSet<usize>,
+    pub(crate) written: u32,
     pub(crate) events: VecDeque<ibv_async_event>,
     pub(crate) wakers: Vec<UnixStream>,
     pub(crate) next: u32,
@@ -83,6 +90,8 @@ pub(crate) struct QpState {
     pub(crate) recv_cq: usize,
     pub(crate) sends: u32,
     pub(crate) max_send_wr: u32,
+    /// What is between `wr_start` and `wr_complete`.
+    pub(crate) batch: Option<Vec<writer::Written>>,
 }
 
 #[derive(Default)]
@@ -184,6 +193,24 @@ pub unsafe extern "C" fn fake_state(qpn: u32, state: c_int) {
             qp.state = state;
         }
     });
+}
+
+/// How many requests were taken by `ibv_wr_*`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fake_written() -> c_uint {
+    with(|world| world.written)
+}
+
+/// The access rights of the last registration.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fake_access() -> c_uint {
+    with(|world| world.access)
+}
+
+/// The vendor and the part that all devices are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fake_identity(vendor: c_uint, part: c_uint) {
+    with(|world| world.identity = Some((vendor, part)));
 }
 
 /// A failed completion on the send side of a QP.

@@ -24,9 +24,36 @@ pub unsafe extern "C" fn ibv_reg_mr(
     pd: *mut ibv_pd,
     addr: *mut c_void,
     length: usize,
-    _access: c_int,
+    access: c_int,
+) -> *mut ibv_mr {
+    assert_eq!(
+        access & ex::ACCESS_RELAXED_ORDERING.cast_signed(),
+        0,
+        "the older call does not know it"
+    );
+    unsafe { register(pd, addr, length, access.cast_unsigned()) }
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ibv_reg_mr_iova2(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> *mut ibv_mr {
+    assert_eq!(addr as u64, iova);
+    unsafe { register(pd, addr, length, access) }
+}
+
+unsafe fn register(
+    pd: *mut ibv_pd,
+    addr: *mut c_void,
+    length: usize,
+    access: c_uint,
 ) -> *mut ibv_mr {
     may_fail!("ibv_reg_mr", null);
+    with(|world| world.access = access);
     let key = with(World::number);
     let context = unsafe { (*pd).context };
     let mr = boxed(ibv_mr {
@@ -105,13 +132,18 @@ pub unsafe extern "C" fn ibv_create_qp(
     init: *mut ibv_qp_init_attr,
 ) -> *mut ibv_qp {
     may_fail!("ibv_create_qp", null);
-    let init = unsafe { &mut *init };
+    unsafe { new_qp(pd, &*init) }
+}
+
+/// Makes a QP, which is the beginning of an extended one.
+pub(crate) unsafe fn new_qp(pd: *mut ibv_pd, init: &ibv_qp_init_attr) -> *mut ibv_qp {
     if init.cap.max_inline_data > INLINE {
         set_errno(EINVAL);
         return null_mut();
     }
     let number = with(World::number);
-    let qp = boxed(ibv_qp {
+    let qp = boxed(unsafe { core::mem::zeroed::<ex::ibv_qp_ex>() }).cast::<ibv_qp>();
+    let base = ibv_qp {
         context: unsafe { (*pd).context },
         qp_context: null_mut(),
         pd,
@@ -122,7 +154,8 @@ pub unsafe extern "C" fn ibv_create_qp(
         qp_num: number,
         state: 0,
         qp_type: init.qp_type,
-    });
+    };
+    unsafe { qp.write(base) };
     let state = QpState {
         raw: qp as usize,
         state: 0,
@@ -133,6 +166,7 @@ pub unsafe extern "C" fn ibv_create_qp(
         recv_cq: init.recv_cq as usize,
         sends: 0,
         max_send_wr: init.cap.max_send_wr,
+        batch: None,
     };
     with(|world| world.qps.insert(number, state));
     qp
@@ -196,7 +230,10 @@ pub unsafe extern "C" fn ibv_query_qp(
 pub unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     may_fail!("ibv_destroy_qp");
     let number = unsafe { (*qp).qp_num };
-    with(|world| world.qps.remove(&number).map_or(EINVAL, |_| 0))
+    with(|world| {
+        world.extended.remove(&(qp as usize));
+        world.qps.remove(&number).map_or(EINVAL, |_| 0)
+    })
 }
 
 #[unsafe(no_mangle)]

@@ -19,6 +19,9 @@ impl Access {
     pub const REMOTE_ATOMIC: Self = Self(8);
     /// A memory window may be bound.
     pub const MW_BIND: Self = Self(16);
+    /// The device may write here in any order, which a peer's WRITE has then only with its completion. A hint about
+    /// regions: where there is nothing to reorder it changes nothing.
+    pub const RELAXED_ORDERING: Self = Self(32);
 
     /// Returns whether all rights of `other` are in this set.
     pub const fn contains(self, other: Self) -> bool {

@@ -110,4 +110,21 @@ pub struct DeviceAttr {
     pub max_inline: u32,
     /// The longest message.
     pub max_message: u32,
+    /// What latency tests have copied unless told otherwise.
+    pub latency_inline: LatencyInline,
+    /// Whether memory can be opened to relaxed ordering.
+    pub relaxed_ordering: bool,
+    /// Whether send requests reach the provider through `ibv_wr_*`.
+    pub wr_api: bool,
+}
+
+/// Up to how many bytes the messages of latency tests are worth copying when they are posted, by what they are.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct LatencyInline {
+    /// WRITEs.
+    pub write: u32,
+    /// SENDs of a connection.
+    pub send: u32,
+    /// Datagrams.
+    pub datagram: u32,
 }

@@ -6,7 +6,7 @@ use crate::source::Source;
 const MAX_CODE_LINES: usize = 500;
 
 /// The files that may hold `unsafe`, each for a reason that its own first lines give.
-const UNSAFE_FILES: [&str; 21] = [
+const UNSAFE_FILES: [&str; 24] = [
     "backend-afxdp/src/sys.rs",
     "backend-afxdp/src/sys/bpf.rs",
     "backend-afxdp/src/sys/map.rs",
@@ -17,13 +17,16 @@ const UNSAFE_FILES: [&str; 21] = [
     "backend-verbs/src/load.rs",
     "backend-verbs/src/raw.rs",
     "backend-verbs/src/raw/post.rs",
+    "backend-verbs/src/raw/wr.rs",
     "backend-verbs/src/sys.rs",
+    "backend-verbs/src/sys/ex.rs",
     "backend-verbs/tests/device/fake.rs",
     "backend-verbs/tests/fake/data.rs",
     "backend-verbs/tests/fake/device.rs",
     "backend-verbs/tests/fake/libibverbs.rs",
     "backend-verbs/tests/fake/objects.rs",
     "backend-verbs/tests/fake/queues.rs",
+    "backend-verbs/tests/fake/writer.rs",
     "bench/src/run/hugepages.rs",
     "bench/src/lab/hosts.rs",
     "bench/src/stats/cycles.rs",
