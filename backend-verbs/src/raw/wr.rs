@@ -1,0 +1,253 @@
+//! Send requests by `ibv_wr_*`: each is written into the provider's queue by a call of its own, between a start and
+//! an end, through the pointers in the QP, as the header's inline functions do.
+#![expect(
+    unsafe_code,
+    reason = "the calls through the QP's table, and making such a QP"
+)]
+
+use core::ffi::{c_int, c_uint, c_void};
+use core::marker::PhantomData;
+use core::ptr::{NonNull, null_mut};
+
+use super::post::Bound;
+use super::{Context, Errno, Object, QpParts, last_errno};
+use crate::sys::ex::{Bare, ibv_qp_ex, ibv_qp_init_attr_ex, mw_bind_info};
+use crate::sys::{ibv_ah, ibv_context, ibv_mr, ibv_mw, ibv_qp, ibv_qp_init_attr, ibv_sge};
+
+/// A provider's call that makes a QP for these operations.
+type CreateQpEx = unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp;
+
+impl Context {
+    /// Returns the call of the extended table, in libraries that can hand such a QP out as well.
+    fn create_qp_ex(&self) -> Option<CreateQpEx> {
+        self.api.ibv_qp_to_qp_ex?;
+        let outer = self.extended()?;
+        // SAFETY: the table is at least as long as ours, so that it has this entry.
+        unsafe { (*outer.as_ptr()).create_qp_ex }
+    }
+}
+
+impl Object<ibv_qp> {
+    /// As [`Self::create`], with send requests by `ibv_wr_*` for these operations.
+    pub(crate) fn create_ex(
+        pd: &Object<crate::sys::ibv_pd>,
+        parts: &QpParts<'_>,
+        init: &mut ibv_qp_init_attr,
+        operations: u64,
+    ) -> Result<Self, Errno> {
+        let create = pd.context.create_qp_ex().ok_or(libc::EOPNOTSUPP)?;
+        parts.name_in(init);
+        let mut extended = ibv_qp_init_attr_ex::of(init, pd.raw.as_ptr(), operations);
+        // SAFETY: all objects are alive, `extended` outlives the call.
+        let raw = unsafe { create(pd.context.raw.as_ptr(), &raw mut extended) };
+        let made = Self::new(&pd.context, raw)?;
+        init.cap = extended.cap;
+        Ok(made)
+    }
+
+    fn extended(&self) -> Option<NonNull<ibv_qp_ex>> {
+        let convert = self.api().ibv_qp_to_qp_ex?;
+        // SAFETY: the QP is alive; the library returns null for one that was made without operations.
+        NonNull::new(unsafe { convert(self.raw.as_ptr()) })
+    }
+
+    /// Starts a batch of requests; none if the QP does not take them this way.
+    #[inline]
+    pub(crate) fn start(&self) -> Option<Writer<'_>> {
+        let qp = self.extended()?;
+        // SAFETY: the QP is alive; its table does not change.
+        let start = unsafe { (*qp.as_ptr()).wr_start }?;
+        // SAFETY: the call is of this QP, and no batch is open: a writer ends when it is dropped, and only one thread
+        // has the device.
+        unsafe { start(qp.as_ptr()) };
+        Some(Writer {
+            qp,
+            of: PhantomData,
+        })
+    }
+}
+
+/// A batch of requests that was started. One that is dropped before its end is taken back.
+pub(crate) struct Writer<'q> {
+    qp: NonNull<ibv_qp_ex>,
+    of: PhantomData<&'q Object<ibv_qp>>,
+}
+
+/// What a request is, with the objects that it names.
+pub(crate) enum Operation<'a> {
+    Send,
+    SendImm(u32),
+    SendInv(u32),
+    Write {
+        rkey: u32,
+        addr: u64,
+    },
+    WriteImm {
+        rkey: u32,
+        addr: u64,
+        imm: u32,
+    },
+    Read {
+        rkey: u32,
+        addr: u64,
+    },
+    CompareSwap {
+        rkey: u32,
+        addr: u64,
+        compare: u64,
+        swap: u64,
+    },
+    FetchAdd {
+        rkey: u32,
+        addr: u64,
+        add: u64,
+    },
+    LocalInv(u32),
+    Bind {
+        window: &'a Object<ibv_mw>,
+        region: &'a Object<ibv_mr>,
+        bound: Bound,
+    },
+}
+
+/// The QP has no call for an operation that it was not made for.
+#[derive(Debug)]
+pub(crate) struct NoSuchCall;
+
+impl Writer<'_> {
+    fn table(&self) -> &ibv_qp_ex {
+        // SAFETY: the QP is alive. The provider changes its part of the structure only inside of its calls, during
+        // which no reference from here is alive: the callers copy a pointer out of the table.
+        unsafe { self.qp.as_ref() }
+    }
+
+    /// Begins a request.
+    #[inline]
+    pub(crate) fn request(
+        &mut self,
+        wr_id: u64,
+        flags: c_uint,
+        operation: &Operation<'_>,
+    ) -> Result<(), NoSuchCall> {
+        let qp = self.qp.as_ptr();
+        // SAFETY: the two fields are the caller's to set between the calls.
+        unsafe { (*qp).wr_id = wr_id };
+        // SAFETY: as above.
+        unsafe { (*qp).wr_flags = flags };
+        macro_rules! call {
+            ($name:ident $(, $argument:expr)*) => {{
+                let call = self.table().$name.ok_or(NoSuchCall)?;
+                // SAFETY: the call is of this QP, whose batch is open; objects that are named are alive.
+                unsafe { call(qp $(, $argument)*) }
+            }};
+        }
+        match *operation {
+            Operation::Send => call!(wr_send),
+            Operation::SendImm(imm) => call!(wr_send_imm, imm),
+            Operation::SendInv(rkey) => call!(wr_send_inv, rkey),
+            Operation::Write { rkey, addr } => call!(wr_rdma_write, rkey, addr),
+            Operation::WriteImm { rkey, addr, imm } => call!(wr_rdma_write_imm, rkey, addr, imm),
+            Operation::Read { rkey, addr } => call!(wr_rdma_read, rkey, addr),
+            Operation::CompareSwap {
+                rkey,
+                addr,
+                compare,
+                swap,
+            } => call!(wr_atomic_cmp_swp, rkey, addr, compare, swap),
+            Operation::FetchAdd { rkey, addr, add } => {
+                call!(wr_atomic_fetch_add, rkey, addr, add);
+            }
+            Operation::LocalInv(rkey) => call!(wr_local_inv, rkey),
+            Operation::Bind {
+                window,
+                region,
+                ref bound,
+            } => {
+                let info = mw_bind_info {
+                    mr: region.raw.as_ptr(),
+                    addr: bound.addr,
+                    length: bound.length,
+                    access: bound.access,
+                };
+                call!(wr_bind_mw, window.raw.as_ptr(), bound.rkey, &raw const info);
+            }
+        }
+        Ok(())
+    }
+
+    /// Says where the datagram that was begun goes.
+    #[inline]
+    pub(crate) fn to(
+        &mut self,
+        ah: &Object<ibv_ah>,
+        qpn: u32,
+        qkey: u32,
+    ) -> Result<(), NoSuchCall> {
+        let call = self.table().wr_set_ud_addr.ok_or(NoSuchCall)?;
+        // SAFETY: the QP's batch is open, the address handle alive.
+        unsafe { call(self.qp.as_ptr(), ah.raw.as_ptr(), qpn, qkey) };
+        Ok(())
+    }
+
+    /// Gives the request that was begun its pieces of memory.
+    #[inline]
+    pub(crate) fn pieces(&mut self, pieces: &[ibv_sge]) -> Result<(), NoSuchCall> {
+        let qp = self.qp.as_ptr();
+        if let [piece] = pieces {
+            let call = self.table().wr_set_sge.ok_or(NoSuchCall)?;
+            // SAFETY: the QP's batch is open; keys are the device's to check.
+            unsafe { call(qp, piece.lkey, piece.addr, piece.length) };
+        } else {
+            let call = self.table().wr_set_sge_list.ok_or(NoSuchCall)?;
+            // SAFETY: the QP's batch is open, the list is as long as is said, and is read during the call.
+            unsafe { call(qp, pieces.len(), pieces.as_ptr()) };
+        }
+        Ok(())
+    }
+
+    /// Has bytes copied into the request that was begun.
+    #[inline]
+    pub(crate) fn copied(&mut self, bytes: &[u8]) -> Result<(), NoSuchCall> {
+        let call = self.table().wr_set_inline_data.ok_or(NoSuchCall)?;
+        let start = bytes.as_ptr().cast_mut().cast::<c_void>();
+        // SAFETY: the QP's batch is open; the bytes are read during the call, and not written.
+        unsafe { call(self.qp.as_ptr(), start, bytes.len()) };
+        Ok(())
+    }
+
+    /// Posts the batch: all of it or, with an errno, nothing.
+    #[inline]
+    pub(crate) fn complete(self) -> Result<(), Errno> {
+        let qp = self.qp.as_ptr();
+        let Some(call) = self.table().wr_complete else {
+            return Err(libc::EOPNOTSUPP);
+        };
+        core::mem::forget(self);
+        // SAFETY: the QP's batch is open, and ended here once.
+        let code: c_int = unsafe { call(qp) };
+        match code {
+            0 => Ok(()),
+            1.. => Err(code),
+            _ => Err(last_errno()),
+        }
+    }
+}
+
+impl Drop for Writer<'_> {
+    fn drop(&mut self) {
+        let abort: Bare = self.table().wr_abort;
+        if let Some(abort) = abort {
+            // SAFETY: the QP's batch is open, and ended here once.
+            unsafe { abort(self.qp.as_ptr()) };
+        }
+    }
+}
+
+impl QpParts<'_> {
+    /// Names the queues in the library's structure.
+    pub(super) fn name_in(&self, init: &mut ibv_qp_init_attr) {
+        init.send_cq = self.send_cq.raw.as_ptr();
+        init.recv_cq = self.recv_cq.raw.as_ptr();
+        init.srq = self.srq.map_or(null_mut(), |srq| srq.raw.as_ptr());
+    }
+}
