@@ -16,7 +16,7 @@ use crate::backend::Choice;
 use crate::exit;
 use crate::json::{self, Run};
 use crate::peer::{BwReport, Endpoint, Params};
-use crate::program::Output;
+use crate::program::{Means, Output};
 use crate::report::{self, Facts, Precision, SEPARATOR};
 use crate::run::bandwidth::BandwidthSamples;
 use crate::run::measure::{Measured, Samples};
@@ -150,15 +150,17 @@ impl Output for Printer<'_> {
         eprintln!("{words}");
     }
 
-    fn banner(&mut self, choice: &Choice, gid: &GidEntry, agreed: Params, outs: u8) {
+    fn banner(&mut self, choice: &Choice, gid: &GidEntry, agreed: Params, means: &Means) {
         self.tell(&format!(" {}", choice.reason(gid)));
         let facts = Facts {
             device: choice.name(),
             mtu: agreed.mtu,
             gid_index: (gid.gid != Gid::default()).then_some(gid.index),
             link_layer: choice.link_layer(),
-            max_inline: self.spec.qp.inline_size,
-            outs,
+            max_inline: means.inline,
+            outs: means.outs,
+            relaxed_ordering: means.relaxed_ordering,
+            wr_api: means.wr_api,
         };
         self.tell(report::banner(self.spec, &facts).trim_end());
         self.facts = Some(facts);

@@ -26,6 +26,43 @@ pub enum Door {
     Inherited(TcpListener),
 }
 
+/// What the device does for a run.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Means {
+    /// READs and atomics that it answers at a time.
+    pub outs: u8,
+    /// Messages of up to this many bytes are copied when they are posted.
+    pub inline: u32,
+    /// Whether memory is open to relaxed ordering; none where there is no such thing.
+    pub relaxed_ordering: Option<bool>,
+    /// Whether requests go through `ibv_wr_*`.
+    pub wr_api: bool,
+}
+
+impl Means {
+    fn of(opened: &Opened, spec: &Spec) -> Result<Self> {
+        let outs = |at_once| run::connect::answered_at_once(at_once, spec);
+        Ok(match opened {
+            Opened::Udp(_) | Opened::Xsk(_) => Self {
+                outs: outs(config().max_rd_atomic)?,
+                inline: spec.qp.inline(),
+                relaxed_ordering: None,
+                wr_api: false,
+            },
+            Opened::Rdma(device) => {
+                let attr = device.device();
+                let usual = spec.usual_inline(attr.latency_inline);
+                Self {
+                    outs: outs(attr.max_qp_rd_atom)?,
+                    inline: spec.qp.inline_size.unwrap_or(usual),
+                    relaxed_ordering: attr.relaxed_ordering.then(|| spec.relaxes_ordering()),
+                    wr_api: attr.wr_api,
+                }
+            }
+        })
+    }
+}
+
 /// What became of a run, for who prints it.
 pub trait Output: Observer {
     /// A server listens.
@@ -35,7 +72,7 @@ pub trait Output: Observer {
     fn remark(&mut self, words: &str);
 
     /// The device is chosen: the banner.
-    fn banner(&mut self, choice: &Choice, gid: &GidEntry, agreed: Params, outs: u8);
+    fn banner(&mut self, choice: &Choice, gid: &GidEntry, agreed: Params, means: &Means);
 
     /// The run is over.
     ///
@@ -74,12 +111,10 @@ pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> 
     let peer = session.client_gid(&mut rest)?;
     let gid = choice.gid(spec, peer)?;
     let (opened, gid) = choice.open(spec, &gid)?;
-    let at_once = match &opened {
-        Opened::Udp(_) | Opened::Xsk(_) => config().max_rd_atomic,
-        Opened::Rdma(device) => device.device().max_qp_rd_atom,
-    };
-    let outs = run::connect::answered_at_once(at_once, spec)?;
-    output.banner(&choice, &gid, agreed, outs);
+    let means = Means::of(&opened, spec)?;
+    fitting.qp.inline_default = means.inline;
+    let spec = &fitting;
+    output.banner(&choice, &gid, agreed, &means);
     let start = Start {
         spec,
         agreed,

@@ -55,8 +55,12 @@ pub(super) fn open(device: &Device, spec: &Spec) -> Result<VerbsDevice> {
         .clone()
         .or_else(|| kernel_devices().into_iter().next())
         .unwrap_or_default();
-    VerbsDevice::open(&name, spec.ib_port)
-        .map_err(|error| environment(format!("-d verbs:{name}: {error}")))
+    let mut opened = VerbsDevice::open(&name, spec.ib_port)
+        .map_err(|error| environment(format!("-d verbs:{name}: {error}")))?;
+    if spec.qp.old_post_send {
+        opened.use_old_post_send();
+    }
+    Ok(opened)
 }
 
 /// Returns the row that stands for none: InfiniBand's peers are reached by their LID unless `-x` is given.

@@ -110,7 +110,10 @@ fn queues(spec: &mut Spec, options: &TestOptions) -> Result<(), String> {
     let given = &options.qps;
     spec.service = given.connection;
     spec.qp = QpOptions {
-        inline_size: given.inline_size.unwrap_or(0),
+        inline_size: given.inline_size,
+        inline_default: 0,
+        old_post_send: given.use_old_post_send,
+        strict_ordering: given.disable_pcie_relaxed,
         service_level: given.sl,
         pkey_index: given.pkey_index,
         retry_count: given.retry_count,

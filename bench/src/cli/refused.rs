@@ -63,8 +63,6 @@ const OPTIONS: &[Refused] = &[
         "run one test per interface (-d udp:INTERFACE)",
     ),
     long("wait_destroy", "use --connect-timeout for slow peers"),
-    long("use_old_post_send", ADAPTER),
-    long("disable_pcie_relaxed", ADAPTER),
     long("use_ooo", ADAPTER),
     long("odp", ADAPTER),
     long("mmap", ACCELERATOR),

@@ -23,6 +23,10 @@ pub struct Facts {
     pub max_inline: u32,
     /// Outstanding reads and atomics.
     pub outs: u8,
+    /// Whether memory is open to relaxed ordering; none where there is no such thing.
+    pub relaxed_ordering: Option<bool>,
+    /// Whether requests go through `ibv_wr_*`.
+    pub wr_api: bool,
 }
 
 impl Test {
@@ -94,6 +98,14 @@ pub(super) const fn link_type(layer: LinkLayer) -> &'static str {
     }
 }
 
+/// Returns perftest's word for what memory is open to.
+pub(super) const fn relaxed(facts: &Facts) -> &'static str {
+    match facts.relaxed_ordering {
+        Some(open) => on_off(open),
+        None => "Unsupported",
+    }
+}
+
 /// Returns the banner of a run, with its closing separator.
 pub fn banner(spec: &Spec, facts: &Facts) -> String {
     let bandwidth = spec.test.is_bandwidth();
@@ -115,8 +127,8 @@ pub fn banner(spec: &Spec, facts: &Facts) -> String {
         "Connection type",
         format!("{service}\t\tUsing SRQ      : {srq}"),
     );
-    line("PCIe relax order", "Unsupported".into());
-    line("ibv_wr* API", "OFF".into());
+    line("PCIe relax order", relaxed(facts).into());
+    line("ibv_wr* API", on_off(facts.wr_api).into());
     if spec.is_active() || spec.bidirectional {
         line("TX depth", spec.tx_depth.to_string());
     }

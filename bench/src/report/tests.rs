@@ -27,6 +27,8 @@ fn facts() -> Facts {
         link_layer: LinkLayer::Ethernet,
         max_inline: 0,
         outs: 16,
+        relaxed_ordering: None,
+        wr_api: false,
     }
 }
 

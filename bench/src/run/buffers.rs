@@ -173,12 +173,19 @@ impl Buffers {
             Op::Read => Access::REMOTE_WRITE | Access::REMOTE_READ,
             Op::Atomic => Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
         };
+        let ordering = if spec.relaxes_ordering() && backend.device().relaxed_ordering {
+            Access::RELAXED_ORDERING
+        } else {
+            Access::NONE
+        };
         let mut make = |bytes: Option<usize>, access| {
             let region = |_| {
                 let region = allocate(bytes, spec, agreed)?;
-                let mr = backend.register(pd, &region, access).map_err(|error| {
-                    environment(format!("register {} bytes: {error}", region.len()))
-                })?;
+                let mr = backend
+                    .register(pd, &region, access | ordering)
+                    .map_err(|error| {
+                        environment(format!("register {} bytes: {error}", region.len()))
+                    })?;
                 Ok((region, mr))
             };
             (0..shape.regions()).map(region).collect::<Result<Vec<_>>>()

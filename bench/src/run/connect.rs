@@ -28,6 +28,8 @@ pub struct LocalQp {
     pub qpn: Qpn,
     /// The first PSN that it sends.
     pub psn: Psn,
+    /// Messages of up to this many bytes are copied when they are posted.
+    pub inline: u32,
 }
 
 /// What both ends use on the way between them.
@@ -81,10 +83,10 @@ pub fn create<B: Backend>(
     let mut rng = fastrand::Rng::new();
     let receives = spec.posts_receives() && srq.is_none();
     let most = (backend.device().max_inline as usize).min(MAX_INLINE);
-    if spec.qp.inline_size as usize > most {
+    let inline = spec.qp.inline();
+    if inline as usize > most {
         return Err(crate::exit::usage(format!(
-            "-I {}: the device copies messages of up to {most} bytes inline",
-            spec.qp.inline_size
+            "-I {inline}: the device copies messages of up to {most} bytes inline"
         )));
     }
     let partitions = backend.port().pkeys.len();
@@ -109,7 +111,7 @@ pub fn create<B: Backend>(
             },
             max_send_sge: 1,
             max_recv_sge: 1,
-            max_inline: spec.qp.inline_size,
+            max_inline: inline,
         },
         srq,
         sq_sig_all: false,
@@ -124,15 +126,21 @@ pub fn create<B: Backend>(
                     "the device"
                 ))
             };
-            let qp = backend
-                .create_qp(&init)
-                .map_err(|error| failed("create", &error))?;
+            let mut made = backend.create_qp(&init);
+            if made.is_err() && spec.qp.inline_size.is_none() && inline > 0 {
+                // Nobody asked for this much: it is what perftest takes for granted of such a device.
+                let mut without = init;
+                without.caps.max_inline = 0;
+                made = backend.create_qp(&without);
+            }
+            let qp = made.map_err(|error| failed("create", &error))?;
             let info = backend
                 .query_qp(qp)
                 .map_err(|error| failed("query", &error))?;
             Ok(LocalQp {
                 qp,
                 qpn: info.qpn,
+                inline: inline.min(info.caps.max_inline),
                 psn: Psn::new(rng.u32(..)),
             })
         })

@@ -83,9 +83,7 @@ impl Plan<'_> {
                 manner: Manner {
                     datagram: pair.ah.map(|ah| (ah, remote.qpn)),
                     imm: spec.pace.with_imm,
-                    inline: !spec.test.is_fetch()
-                        && load.size > 0
-                        && load.size <= spec.qp.inline_size,
+                    inline: !spec.test.is_fetch() && load.size > 0 && load.size <= local.inline,
                     srq: ctx.srq,
                 },
                 before,

@@ -159,7 +159,9 @@ impl Spec {
             "--flow_label",
             (!labels.is_empty()).then(|| labels.join(",")),
         );
-        words.unless("-I", self.qp.inline_size, 0);
+        words.value("-I", self.qp.inline_size);
+        words.flag("--use_old_post_send", self.qp.old_post_send);
+        words.flag("--disable_pcie_relaxed", self.qp.strict_ordering);
         words.flag("-e", self.qp.events);
         words.flag("--use-srq", self.qp.use_srq);
         words.flag("--mr_per_qp", self.qp.mr_per_qp);

@@ -5,8 +5,14 @@ use backend_afxdp::Mode;
 /// How a QP is made, beyond its depths.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct QpOptions {
-    /// Messages of up to this many bytes are copied when they are posted (`-I`).
-    pub inline_size: u32,
+    /// Messages of up to this many bytes are copied when they are posted (`-I`); by the device if not given.
+    pub inline_size: Option<u32>,
+    /// What the device has copied of this test's messages unless `-I` says otherwise: known once it is open.
+    pub inline_default: u32,
+    /// Requests go through `ibv_post_send` even where the device has `ibv_wr_*` (`--use_old_post_send`).
+    pub old_post_send: bool,
+    /// Memory is not opened to relaxed ordering (`--disable_pcie_relaxed`).
+    pub strict_ordering: bool,
     /// The service level (`-S`).
     pub service_level: u8,
     /// The row of the partition table (`--pkey_index`).
@@ -29,7 +35,10 @@ pub struct QpOptions {
 impl Default for QpOptions {
     fn default() -> Self {
         Self {
-            inline_size: 0,
+            inline_size: None,
+            inline_default: 0,
+            old_post_send: false,
+            strict_ordering: false,
             service_level: 0,
             pkey_index: 0,
             retry_count: 7,
@@ -43,6 +52,11 @@ impl Default for QpOptions {
 }
 
 impl QpOptions {
+    /// Returns up to how many bytes messages are copied when they are posted.
+    pub fn inline(&self) -> u32 {
+        self.inline_size.unwrap_or(self.inline_default)
+    }
+
     /// Returns the flow label of the QP with this index.
     pub fn flow_label(&self, qp: usize) -> u32 {
         let turns = self.flow_labels.len().max(1);

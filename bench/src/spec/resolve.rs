@@ -1,6 +1,6 @@
 //! What follows from a run's options: depths, sizes, and which end does what.
 
-use roce_engine::verbs::{Mtu, Service};
+use roce_engine::verbs::{LatencyInline, Mtu, Service};
 
 use super::{Metric, Op, PEAK_LIMIT, Role, Spec};
 
@@ -83,6 +83,27 @@ impl Spec {
     /// server. Who speaks first on TCP is another matter, see [`is_client`](Self::is_client).
     pub const fn is_active(&self) -> bool {
         self.is_client() != self.pace.reversed
+    }
+
+    /// Returns up to how many bytes perftest has messages of this test copied on a device with these defaults: in
+    /// latency tests only.
+    pub const fn usual_inline(&self, by: LatencyInline) -> u32 {
+        match (self.test.metric, self.test.op) {
+            (Metric::Bandwidth, _) | (_, Op::Read | Op::Atomic) => 0,
+            (Metric::Latency, Op::Write) => by.write,
+            (Metric::Latency, Op::Send) => match self.service {
+                Service::Ud => by.datagram,
+                Service::Rc | Service::Uc => by.send,
+            },
+        }
+    }
+
+    /// Returns whether memory may be written in any order by a device: not where the last byte of a WRITE is waited
+    /// for.
+    pub const fn relaxes_ordering(&self) -> bool {
+        let waits_for_a_byte =
+            matches!(self.test.metric, Metric::Latency) && matches!(self.test.op, Op::Write);
+        !self.qp.strict_ordering && !waits_for_a_byte
     }
 
     /// Returns whether this end posts requests: everywhere but at the passive end of a one-way bandwidth test,

@@ -12,7 +12,7 @@ pub(in crate::cli) struct QpArgs {
     /// Transport service: RC, UC or UD
     #[arg(short = 'c', long, value_name = "SERVICE", default_value = "RC", value_parser = values::service)]
     pub(in crate::cli) connection: Service,
-    /// Copy messages of up to this many bytes when they are posted, 0 to 1024 [default: 0]
+    /// Copy messages of up to this many bytes when they are posted, 0 to 1024 [default: 0; latency: by the device]
     #[arg(short = 'I', long = "inline_size", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(0..=1024))]
     pub(in crate::cli) inline_size: Option<u32>,
     /// Sleep until completions come instead of polling (all but plain write)
@@ -27,6 +27,12 @@ pub(in crate::cli) struct QpArgs {
     /// Buffers of huge pages, which the system must have reserved
     #[arg(long = "use_hugepages")]
     pub(in crate::cli) use_hugepages: bool,
+    /// Post by ibv_post_send even where the device has ibv_wr_*
+    #[arg(long = "use_old_post_send")]
+    pub(in crate::cli) use_old_post_send: bool,
+    /// Leave out relaxed ordering of PCIe (write-lat does anyway)
+    #[arg(long = "disable_pcie_relaxed")]
+    pub(in crate::cli) disable_pcie_relaxed: bool,
     /// Service level, 0 to 15
     #[arg(short = 'S', long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=15))]
     pub(in crate::cli) sl: u8,
