@@ -5,7 +5,7 @@
 //! thread of this process succeed and move nothing. State is each thread's own, so that tests run side by side.
 //!
 //! `fake_fail` makes a function fail from its n-th call on, in the calling thread; the variable `FAKE_IBV`
-//! (`ibv_modify_qp=110@1,ibv_reg_mr=12`: errno, and calls that go well before) does so for a whole process.
+//! (`ibv_modify_qp=110@1,ibv_reg_mr=12`: errno, and calls that go well before) does so for a whole process, and `identity=VENDOR:PART` says whose devices they are.
 #![allow(
     non_snake_case,
     unsafe_op_in_unsafe_fn,
@@ -123,6 +123,11 @@ impl World {
             let Some((name, rest)) = part.split_once('=') else {
                 continue;
             };
+            if name == "identity" {
+                let (vendor, part) = rest.split_once(':').unwrap();
+                world.identity = Some((vendor.parse().unwrap(), part.parse().unwrap()));
+                continue;
+            }
             let (errno, after) = rest.split_once('@').unwrap_or((rest, "0"));
             if let (Ok(errno), Ok(after)) = (errno.parse(), after.parse()) {
                 world.failures.insert(name.to_owned(), (after, errno));

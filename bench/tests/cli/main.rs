@@ -17,4 +17,5 @@ mod options;
 mod pace;
 mod pairs;
 mod process;
+mod rdma;
 mod services;

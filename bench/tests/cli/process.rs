@@ -90,9 +90,15 @@ impl Running {
     }
 
     pub(crate) fn start_in(words: &str, folder: &Path) -> Self {
+        Self::start_with(words, folder, &[])
+    }
+
+    /// With variables of its environment.
+    pub(crate) fn start_with(words: &str, folder: &Path, set: &[(&str, &str)]) -> Self {
         let child = Command::new(env!("CARGO_BIN_EXE_roce"))
             .args(words.split_whitespace())
             .current_dir(folder)
+            .envs(set.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -149,16 +155,26 @@ pub(crate) fn free_port() -> u16 {
 
 /// Starts a server and waits until it listens.
 pub(crate) fn server(words: &str, port: u16) -> Running {
-    let mut running = Running::start(&format!("{words} -p {port}"));
+    listening(Running::start(&format!("{words} -p {port}")))
+}
+
+/// Waits until a server listens.
+pub(crate) fn listening(mut running: Running) -> Running {
     // It says so before it takes a client; reading less than a pipe holds leaves the rest for the end.
+    said_until(&mut running, "Waiting for client");
+    running
+}
+
+/// Returns what a process says until some words are among it.
+pub(crate) fn said_until(running: &mut Running, words: &str) -> String {
     let out = running.child.as_mut().unwrap().stdout.as_mut().unwrap();
     let mut seen = String::new();
     let mut byte = [0];
-    while !seen.contains("Waiting for client") {
-        assert_eq!(out.read(&mut byte).unwrap(), 1, "server said: {seen}");
+    while !seen.contains(words) {
+        assert_eq!(out.read(&mut byte).unwrap(), 1, "it said: {seen}");
         seen.push(char::from(byte[0]));
     }
-    running
+    seen
 }
 
 /// Runs a server and a client with the same options to their ends.

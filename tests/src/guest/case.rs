@@ -175,7 +175,8 @@ pub struct Case {
     pub test: Test,
     /// Who we are.
     pub role: Role,
-    /// Our link: what stands before the interface in `-d`.
+    /// Our link: what stands before the interface in `-d`. With `-verbs` behind it, as `udp-verbs`, the other end is
+    /// no stock perftest but `roce` on the guest's soft-RoCE device.
     pub link: String,
     /// Between whom, over what.
     pub path: Path,
@@ -237,6 +238,33 @@ impl Case {
         self.link == "verbs"
     }
 
+    /// Our link without what is behind it.
+    #[must_use]
+    pub fn own_link(&self) -> &str {
+        self.link.split('-').next().unwrap_or_default()
+    }
+
+    /// Whether the other end is ours, too: on the device in the guest.
+    #[must_use]
+    pub fn meets_ours(&self) -> bool {
+        self.link.ends_with("-verbs")
+    }
+
+    /// Whether our command has to be in the guest.
+    #[must_use]
+    pub fn needs_roce_inside(&self) -> bool {
+        self.is_inside() || self.meets_ours()
+    }
+
+    /// What the other end is called.
+    #[must_use]
+    pub fn their_name(&self) -> &'static str {
+        match self.meets_ours() {
+            true => "roce on the guest's device",
+            false => "stock perftest",
+        }
+    }
+
     /// The address at which the client finds the server.
     fn host(&self, words: &[String]) -> String {
         let over_v6 = words.iter().any(|word| word == "--ipv6-addr");
@@ -256,7 +284,7 @@ impl Case {
             "-d".into(),
             match self.is_inside() {
                 true => "verbs:rxe0".to_owned(),
-                false => format!("{}:{}", self.link, net::TAP),
+                false => format!("{}:{}", self.own_link(), net::TAP),
             },
         ];
         words.extend(self.common_words(port));
@@ -271,11 +299,14 @@ impl Case {
         words
     }
 
-    /// The command line of the stock program in the guest.
+    /// The command line of the other end, in the guest: the stock program, or ours on the device there.
     #[must_use]
     pub fn their_command(&self, port: u16) -> String {
-        let mut words = vec![self.test.stock_name()];
-        words.extend(["-d".to_owned(), "rxe0".to_owned(), "-F".to_owned()]);
+        let start = match self.meets_ours() {
+            true => format!("roce {} -d verbs:rxe0", self.test.name()),
+            false => format!("{} -d rxe0 -F", self.test.stock_name()),
+        };
+        let mut words = vec![start];
         words.extend(self.common_words(port));
         words.extend(self.choice.theirs.iter().cloned());
         if self.role == Role::Server {
@@ -302,9 +333,11 @@ impl Case {
 
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let role = match self.role {
-            Role::Client => "to-stock",
-            Role::Server => "from-stock",
+        let role = match (self.role, self.meets_ours()) {
+            (Role::Client, false) => "to-stock",
+            (Role::Server, false) => "from-stock",
+            (Role::Client, true) => "to-roce",
+            (Role::Server, true) => "from-roce",
         };
         let (test, link, path, choice) = (self.test.name(), &self.link, self.path, &self.choice);
         write!(f, "{test} {role} {link} {path} {choice}")

@@ -227,7 +227,7 @@ impl Duel {
         format!(
             "{}{}--- {}\n--- capture: {}\n",
             side("roce", &self.ours),
-            side("stock perftest", &self.theirs),
+            side(self.case.their_name(), &self.theirs),
             self.case.their_command(0),
             self.file.display()
         )

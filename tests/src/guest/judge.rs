@@ -40,7 +40,7 @@ pub fn judge(duel: &Duel) -> Result<Verdict> {
 /// Judges what both sides say.
 fn printed(duel: &Duel, faults: &mut Vec<String>) {
     let case = &duel.case;
-    for (name, reply) in [("roce", &duel.ours), ("stock perftest", &duel.theirs)] {
+    for (name, reply) in [("roce", &duel.ours), (case.their_name(), &duel.theirs)] {
         if reply.status != 0 {
             faults.push(format!("{name} ended with status {}", reply.status));
         }
@@ -135,7 +135,7 @@ fn rows(case: &Case, ours: &str, (theirs, clockless): (&str, usize), faults: &mu
     };
     let sides = [
         ("roce", ours, we_serve, told),
-        ("stock perftest", theirs, !we_serve, clockless),
+        (case.their_name(), theirs, !we_serve, clockless),
     ];
     for (name, text, serves, without_figures) in sides {
         let rows = table::rows(text);
@@ -229,7 +229,7 @@ fn wire(case: &Case, findings: &Findings, malformed: &[String], faults: &mut Vec
 }
 
 fn transported(case: &Case, story: &Story, faults: &mut Vec<String>) {
-    for (name, side) in [("roce", &story.ours), ("stock perftest", &story.theirs)] {
+    for (name, side) in [("roce", &story.ours), (case.their_name(), &story.theirs)] {
         if side.unexplained > 0 {
             faults.push(format!(
                 "{name} sent {} of {} repeated requests for no reason in the capture",
@@ -256,7 +256,7 @@ fn transported(case: &Case, story: &Story, faults: &mut Vec<String>) {
     }
     if case.has("--tclass=106") {
         let (ours, theirs) = &story.traffic_classes;
-        for (name, classes) in [("roce", ours), ("stock perftest", theirs)] {
+        for (name, classes) in [("roce", ours), (case.their_name(), theirs)] {
             if !classes.contains(&106) || classes.len() != 1 {
                 faults.push(format!("{name} used the traffic classes {classes:?}"));
             }
@@ -270,7 +270,7 @@ fn directions<'a>(case: &Case, story: &'a Story) -> [(&'static str, &'a Side, bo
     let we_ask = (case.role == Role::Client) != case.has("--reversed");
     [
         ("roce", &story.ours, both || we_ask),
-        ("stock perftest", &story.theirs, both || !we_ask),
+        (case.their_name(), &story.theirs, both || !we_ask),
     ]
 }
 

@@ -9,7 +9,7 @@ use super::choice::{self, Choice};
 /// The links of ours that the matrix covers unless told otherwise.
 pub const LINKS: [&str; 1] = ["udp"];
 /// The links of which every change has to pass a part of the matrix.
-pub const SAMPLED: [&str; 2] = ["afxdp", "verbs"];
+pub const SAMPLED: [&str; 4] = ["afxdp", "verbs", "udp-verbs", "afxdp-verbs"];
 
 /// All paths.
 #[must_use]

@@ -122,7 +122,7 @@ fn one_peer<'scope>(
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("cannot make {}", folder.display()))?;
     // Whoever looks around in the guest may want to run our command there.
-    let image = match options.exec.is_some() || cases.iter().any(Case::is_inside) {
+    let image = match options.exec.is_some() || cases.iter().any(Case::needs_roce_inside) {
         true => image.with_roce(&place.roce, &folder)?,
         false => image,
     };
@@ -270,7 +270,7 @@ fn with_a_clock(
     loop {
         let port = next_port();
         let ground = Ground { roce, folder, port };
-        let mut capture = ground.capture(guest, &case.link)?;
+        let mut capture = ground.capture(guest, case.own_link())?;
         let duel = duel::run(guest, &ground, case, &mut capture)?;
         if !duel.lacks_a_clock() || tried == TRIES {
             return Ok((duel, capture));
