@@ -1,5 +1,6 @@
 //! The house rules that a compiler doesn't check, as tests over the source text.
 
+mod documents;
 mod layers;
 mod manifests;
 mod rules;
