@@ -13,6 +13,18 @@ use anyhow::{Context, Result, ensure};
 /// # Errors
 /// If the build fails; cargo has then said why on stderr.
 pub fn binary(target: &Path) -> Result<PathBuf> {
+    build(target, "test", "debug")
+}
+
+/// As [`binary`], built as its users build it.
+///
+/// # Errors
+/// As [`binary`].
+pub fn release(target: &Path) -> Result<PathBuf> {
+    build(target, "release", "release")
+}
+
+fn build(target: &Path, profile: &str, folder: &str) -> Result<PathBuf> {
     if let Some(path) = std::env::var_os("ROCE_BIN") {
         let path = PathBuf::from(path);
         return path
@@ -25,7 +37,7 @@ pub fn binary(target: &Path) -> Result<PathBuf> {
             "build",
             "--quiet",
             "--profile",
-            "test",
+            profile,
             "-p",
             "roce-bench",
             "--bin",
@@ -37,5 +49,5 @@ pub fn binary(target: &Path) -> Result<PathBuf> {
         .status()
         .context("cannot run cargo")?;
     ensure!(status.success(), "roce could not be built");
-    Ok(target.join("debug/roce"))
+    Ok(target.join(folder).join("roce"))
 }

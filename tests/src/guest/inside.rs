@@ -33,16 +33,24 @@ impl Inside {
             return Ok(None);
         }
         let target = Path::new(tmp).join("..").canonicalize()?;
+        let roce = command::binary(&target)?;
+        Self::with(roce, name, suite, &target).map(Some)
+    }
+
+    /// Boots a suite's guest with this command in it, below cargo's output folder.
+    ///
+    /// # Errors
+    /// If it does not boot.
+    pub fn with(roce: PathBuf, name: &str, suite: &str, target: &Path) -> Result<Self> {
         let folder = target.join(format!("guest/{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder)
             .with_context(|| format!("cannot make {}", folder.display()))?;
-        let roce = command::binary(&target)?;
         let image = Image::prepare(&target.join("guest"), suite)?.with_roce(&roce, &folder)?;
-        Ok(Some(Self {
+        Ok(Self {
             guest: Guest::boot(&image, &folder)?,
             roce,
             folder,
-        }))
+        })
     }
 
     /// Ends the guest after a test that went well, whose logs are of no interest.
