@@ -93,11 +93,20 @@ pub enum Peer {
     Bookworm,
     /// Linux 6.12, rdma-core 56, perftest 25.01 (6.24).
     Trixie,
+    /// Whatever is newest: no run takes it unless it is told to.
+    Sid,
 }
 
 impl Peer {
-    /// Both.
+    /// Those that every change has to pass.
     pub const ALL: [Self; 2] = [Self::Bookworm, Self::Trixie];
+
+    /// The one made of a suite.
+    #[must_use]
+    pub fn of_suite(name: &str) -> Option<Self> {
+        let all = [Self::Bookworm, Self::Trixie, Self::Sid];
+        all.into_iter().find(|peer| peer.suite() == name)
+    }
 
     /// The suite's name in the archive.
     #[must_use]
@@ -105,6 +114,7 @@ impl Peer {
         match self {
             Self::Bookworm => "bookworm",
             Self::Trixie => "trixie",
+            Self::Sid => "sid",
         }
     }
 
@@ -114,19 +124,20 @@ impl Peer {
         match self {
             Self::Bookworm => "6.1",
             Self::Trixie => "6.12",
+            Self::Sid => "sid",
         }
     }
 
     /// Whether its perftest can make the TCP exchange over IPv6 (23.07 and later).
     #[must_use]
     pub fn exchanges_over_ipv6(self) -> bool {
-        self == Self::Trixie
+        self != Self::Bookworm
     }
 
     /// Whether it ends in the usual way when its client is interrupted in `--run_infinitely` (25.01 and later).
     #[must_use]
     pub fn ends_on_interrupt(self) -> bool {
-        self == Self::Trixie
+        self != Self::Bookworm
     }
 }
 

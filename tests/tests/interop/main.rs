@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! cargo test -p roce-tests --test interop -- [FILTER…] [--smoke | --full] [--link NAME]… [--list] [--keep]
-//!                                            [--times N] [--exec COMMAND]
+//!                                            [--peer SUITE] [--times N] [--exec COMMAND]
 //! ```
 //!
 //! Without `--smoke` or `--full`, every test with every option in both roles runs on one path each: one kernel with
 //! its perftest, one MTU, one address family, turned so that each pair of values occurs. `--full` runs all paths
 //! and renews the table of `docs/interop.md`. Filters are parts of a case's name, all of which must match.
-//! `--times` runs each case so often, to catch what fails now and then. `--exec` runs one command in each guest in place of the cases; `roce` is there, too.
+//! `--peer sid` has Debian's newest kernel and packages as the peer of all cases. `--times` runs each case so often, to
+//! catch what fails now and then. `--exec` runs one command in each guest in place of the cases; `roce` is there, too.
 
 mod document;
 mod faults;

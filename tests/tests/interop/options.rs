@@ -18,6 +18,8 @@ pub(crate) struct Options {
     pub(crate) filters: Vec<String>,
     pub(crate) breadth: Breadth,
     pub(crate) links: Vec<String>,
+    /// The one peer that all cases are tried with; each case's own if none.
+    peer: Option<Peer>,
     /// Whether a part of the matrix over other links goes along.
     samples: bool,
     pub(crate) list: bool,
@@ -33,6 +35,7 @@ impl Options {
             filters: vec![],
             breadth: Breadth::Rotated,
             links: vec![],
+            peer: None,
             samples: false,
             list: false,
             keep: false,
@@ -48,6 +51,11 @@ impl Options {
                 "--link" => options
                     .links
                     .push(arguments.next().context("--link takes a name, as udp")?),
+                "--peer" => {
+                    let name = arguments.next().context("--peer takes a suite, as sid")?;
+                    let peer = Peer::of_suite(&name);
+                    options.peer = Some(peer.with_context(|| format!("no guest of {name}"))?);
+                }
                 "--times" => {
                     let times = arguments.next().context("--times takes a number")?;
                     options.times = times.parse().context("--times takes a number")?;
@@ -61,6 +69,11 @@ impl Options {
                 flag if flag.starts_with("--") => bail!("unknown option {flag}"),
                 filter => options.filters.push(filter.to_owned()),
             }
+        }
+        if options.peer.is_some() && options.breadth == Breadth::Full {
+            bail!(
+                "--peer goes without --full: the table is of the peers that every change has to pass"
+            );
         }
         if options.links.is_empty() {
             options.links = matrix::LINKS.map(str::to_owned).to_vec();
@@ -82,6 +95,10 @@ impl Options {
         };
         all.into_iter()
             .chain(samples)
+            .map(|mut case| {
+                case.path.peer = self.peer.unwrap_or(case.path.peer);
+                case
+            })
             .filter(|case| self.takes(&case.to_string()))
             .flat_map(|case| vec![case; self.times])
             .collect()
@@ -91,10 +108,11 @@ impl Options {
     pub(crate) fn faults(&self) -> Vec<(Peer, Fault)> {
         let mut list = Vec::new();
         for (nth, fault) in faults::all().into_iter().enumerate() {
-            let peers = match self.breadth {
-                Breadth::Smoke => &[][..],
-                Breadth::Rotated => &Peer::ALL[nth % 2..=nth % 2],
-                Breadth::Full => &Peer::ALL[..],
+            let peers = match (self.breadth, &self.peer) {
+                (Breadth::Smoke, _) => &[][..],
+                (_, Some(peer)) => core::slice::from_ref(peer),
+                (Breadth::Rotated, None) => &Peer::ALL[nth % 2..=nth % 2],
+                (Breadth::Full, None) => &Peer::ALL[..],
             };
             list.extend(peers.iter().map(|peer| (*peer, fault)));
         }
