@@ -11,6 +11,7 @@ use roce_engine::verbs::{
 use crate::convert;
 use crate::device::VerbsDevice;
 use crate::error::{Call, sentence};
+use crate::flight::Flight;
 use crate::objects::{CqEntry, Member, MrEntry, QpEntry, SrqEntry};
 use crate::raw::{Destroy as _, Object, QpParts, qp_init};
 use crate::sys::{
@@ -78,12 +79,12 @@ impl VerbsDevice {
             max_inline_data: max_inline,
         };
         let fresh = || qp_init(init.service, cap, init.sq_sig_all);
-        let tries = convert::operations(init.service);
-        for operations in tries.into_iter().filter(|_| self.attr.wr_api) {
+        let operations = self.writes[init.service as usize];
+        if operations != 0 {
             let mut raw = fresh();
             if let Ok(qp) = Object::<ibv_qp>::create_ex(pd, &parts, &mut raw, operations) {
                 return Ok(Made {
-                    operations,
+                    operations: operations & qp.operations(),
                     qp,
                     caps: raw.cap,
                 });
@@ -279,6 +280,10 @@ impl Backend for VerbsDevice {
         let entry = QpEntry {
             qpn: Qpn::new(raw.number() & 0x00ff_ffff),
             operations,
+            flight: Flight::new(
+                if operations == 0 { 0 } else { caps.max_send_wr },
+                init.sq_sig_all,
+            ),
             raw,
             init: QpInit {
                 caps: QpCaps {
@@ -294,7 +299,7 @@ impl Backend for VerbsDevice {
             attr: QpAttr::default(),
             pkey: PKey(0xffff),
         };
-        Ok(Qp(self.objects.qps.insert(entry)))
+        Ok(Qp(self.objects.insert_qp(entry)))
     }
 
     fn destroy_qp(&mut self, qp: Qp) -> Result<(), CreateError> {
@@ -332,7 +337,12 @@ impl Backend for VerbsDevice {
     fn post_send(&mut self, qp: Qp, requests: &[SendWr<'_>]) -> Result<(), PostError> {
         let entry = self.objects.qps.get(qp.0).ok_or(PostError::NoSuchQp)?;
         let most = self.port.active_mtu.bytes() as u32;
-        self.scratch.send(&self.objects, entry, requests, most)
+        let counts = entry.operations != 0;
+        let result = self.scratch.send(&self.objects, entry, requests, most);
+        if counts && let Some(entry) = self.objects.qps.get_mut(qp.0) {
+            entry.flight.posted(requests, &result);
+        }
+        result
     }
 
     #[inline]
@@ -352,8 +362,11 @@ impl Backend for VerbsDevice {
     #[inline]
     fn poll_cq(&mut self, cq: Cq, out: &mut [Completion]) -> Result<usize, CqError> {
         let entry = self.objects.cqs.get(cq.0).ok_or(CqError::NoSuchCq)?;
-        self.scratch
-            .poll(&entry.raw, &self.attr.name, &mut self.events, out)
+        let count = self
+            .scratch
+            .poll(&entry.raw, &self.attr.name, &mut self.events, out)?;
+        self.objects.completed(&out[..count]);
+        Ok(count)
     }
 
     fn arm_cq(&mut self, cq: Cq, solicited_only: bool) -> Result<(), CqError> {

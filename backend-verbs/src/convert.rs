@@ -224,9 +224,9 @@ pub(crate) fn all_in(requests: &[SendWr<'_>], operations: u64) -> bool {
             .all(|request| operation(&request.op) & !operations == 0)
 }
 
-/// Returns the operations that a service has: all, and without those of windows and invalidation, which some
-/// providers lack.
-pub(crate) const fn operations(service: Service) -> [u64; 2] {
+/// Returns the operations that a service has: all, without those of windows and invalidation, and without atomics
+/// either, as some providers lack them.
+pub(crate) const fn operations(service: Service) -> [u64; 3] {
     let sends = op::SEND | op::SEND_WITH_IMM;
     let writes = op::RDMA_WRITE | op::RDMA_WRITE_WITH_IMM;
     let fetches = op::RDMA_READ | op::ATOMIC_CMP_AND_SWP | op::ATOMIC_FETCH_AND_ADD;
@@ -234,10 +234,14 @@ pub(crate) const fn operations(service: Service) -> [u64; 2] {
     match service {
         Service::Rc => {
             let plain = sends | writes | fetches;
-            [plain | keys | op::BIND_MW, plain]
+            [
+                plain | keys | op::BIND_MW,
+                plain,
+                sends | writes | op::RDMA_READ,
+            ]
         }
-        Service::Uc => [sends | writes | op::BIND_MW, sends | writes],
-        Service::Ud => [sends; 2],
+        Service::Uc => [sends | writes | op::BIND_MW, sends | writes, sends | writes],
+        Service::Ud => [sends; 3],
     }
 }
 

@@ -24,10 +24,24 @@ use crate::wait::Idle;
 /// What a work request copies at most: providers do not say what they can, and perftest asks for no more.
 const MAX_INLINE: u32 = 1024;
 
+/// By which calls send requests are posted.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Posting {
+    /// `ibv_post_send`.
+    PostSend,
+    /// `ibv_wr_*` on the devices on which perftest takes it, where the provider has it; else `ibv_post_send`.
+    #[default]
+    AsPerftest,
+    /// `ibv_wr_*` wherever the provider has it.
+    WrApi,
+}
+
 /// A port of an RDMA device.
 #[derive(Debug)]
 pub struct VerbsDevice {
     pub(crate) objects: Objects,
+    /// What QPs take by `ibv_wr_*`, by their service.
+    pub(crate) writes: [u64; 3],
     pub(crate) scratch: Scratch,
     pub(crate) events: Events,
     pub(crate) idle: Idle,
@@ -48,8 +62,8 @@ impl VerbsDevice {
     ///
     /// libibverbs, the kernel's RDMA, a provider or the device is missing; or it may not be opened, or has no such
     /// port, or speaks iWARP.
-    pub fn open(name: &str, port: u8) -> Result<Self, OpenError> {
-        Self::open_in(None, name, port)
+    pub fn open(name: &str, port: u8, posting: Posting) -> Result<Self, OpenError> {
+        Self::open_in(None, name, port, posting)
     }
 
     /// As [`Self::open`], with the libibverbs at `library`.
@@ -57,17 +71,26 @@ impl VerbsDevice {
     /// # Errors
     ///
     /// As [`Self::open`].
-    pub fn open_with(library: &Path, name: &str, port: u8) -> Result<Self, OpenError> {
-        Self::open_in(Some(library), name, port)
+    pub fn open_with(
+        library: &Path,
+        name: &str,
+        port: u8,
+        posting: Posting,
+    ) -> Result<Self, OpenError> {
+        Self::open_in(Some(library), name, port, posting)
     }
 
-    /// Has send requests posted by `ibv_post_send` even where the provider has `ibv_wr_*` (perftest's
-    /// `--use_old_post_send`): for QPs that are made from now on.
-    pub const fn use_old_post_send(&mut self) {
-        self.attr.wr_api = false;
+    /// Returns whether send requests of a service go through `ibv_wr_*`.
+    pub const fn has_wr_api(&self, service: Service) -> bool {
+        self.writes[service as usize] != 0
     }
 
-    fn open_in(library: Option<&Path>, name: &str, port: u8) -> Result<Self, OpenError> {
+    fn open_in(
+        library: Option<&Path>,
+        name: &str,
+        port: u8,
+        posting: Posting,
+    ) -> Result<Self, OpenError> {
         let api = Rc::new(load(library)?);
         let context = open_context(&api, name)?;
         let failed = |call: Call, errno| OpenError::Call(sentence(call, name, errno));
@@ -95,16 +118,24 @@ impl VerbsDevice {
                 OpenError::Call(format!("the event file of {name}, not to block: {error}"))
             })?;
         }
-        let wr_api = has_wr_api(&context, &channel);
+        let tries = match posting {
+            Posting::PostSend => false,
+            Posting::AsPerftest => identity::posts_by_wr_api(raw.vendor_id, raw.vendor_part_id),
+            Posting::WrApi => true,
+        };
+        let writes = match tries {
+            true => writes(&context, &channel),
+            false => [0; 3],
+        };
         Ok(Self {
             objects: Objects::new(),
+            writes,
             scratch: Scratch::new(),
             events: Events::default(),
             idle: Idle::new(),
             channel,
             attr: DeviceAttr {
                 relaxed_ordering: api.ibv_reg_mr_iova2.is_some(),
-                wr_api,
                 ..device_attr(name, &raw, &port_raw)
             },
             ports: raw.phys_port_cnt,
@@ -116,18 +147,26 @@ impl VerbsDevice {
     }
 }
 
-/// Returns whether the provider makes QPs that take send requests by `ibv_wr_*`, which only trying tells. One for a
-/// datagram service is tried where there are no connections.
-fn has_wr_api(context: &Rc<Context>, channel: &Object<ibv_comp_channel>) -> bool {
-    let (Ok(pd), Ok(cq)) = (
-        Object::<ibv_pd>::alloc(context),
-        Object::<ibv_cq>::create(context, channel, 1),
-    ) else {
-        return false;
-    };
+/// Returns the operations that QPs of each service take by `ibv_wr_*`, which only trying tells.
+fn writes(context: &Rc<Context>, channel: &Object<ibv_comp_channel>) -> [u64; 3] {
+    let pd = Object::<ibv_pd>::alloc(context);
+    let cq = Object::<ibv_cq>::create(context, channel, 1);
+    let mut found = [0; 3];
+    if let (Ok(pd), Ok(cq)) = (&pd, &cq) {
+        for service in [Service::Rc, Service::Uc, Service::Ud] {
+            found[service as usize] = written(service, pd, cq);
+        }
+    }
+    // What can't be destroyed is the kernel's to take back.
+    let _refused = (cq.map(Destroy::destroy), pd.map(Destroy::destroy));
+    found
+}
+
+/// Returns the operations that QPs of a service take by `ibv_wr_*`.
+fn written(service: Service, pd: &Object<ibv_pd>, cq: &Object<ibv_cq>) -> u64 {
     let parts = QpParts {
-        send_cq: &cq,
-        recv_cq: &cq,
+        send_cq: cq,
+        recv_cq: cq,
         srq: None,
     };
     let caps = ibv_qp_cap {
@@ -137,19 +176,15 @@ fn has_wr_api(context: &Rc<Context>, channel: &Object<ibv_comp_channel>) -> bool
         max_recv_sge: 1,
         max_inline_data: 0,
     };
-    let made = [Service::Rc, Service::Ud].into_iter().find_map(|service| {
-        let init = || qp_init(service, caps, false);
-        let all = convert::operations(service).into_iter();
-        let mut tries = all.map(|operations| {
-            Object::<ibv_qp>::create_ex(&pd, &parts, &mut init(), operations).ok()
-        });
-        tries.find_map(|qp| qp)
-    });
-    let found = made.is_some();
-    // What can't be destroyed is the kernel's to take back.
-    let _refused = made.map(Destroy::destroy);
-    let _refused = (cq.destroy(), pd.destroy());
-    found
+    for operations in convert::operations(service) {
+        let mut init = qp_init(service, caps, false);
+        if let Ok(qp) = Object::<ibv_qp>::create_ex(pd, &parts, &mut init, operations) {
+            let there = operations & qp.operations();
+            let _refused = qp.destroy();
+            return there;
+        }
+    }
+    0
 }
 
 /// Finds a device by name and opens it.
@@ -213,7 +248,6 @@ fn device_attr(name: &str, raw: &ibv_device_attr, port: &ibv_port_attr) -> Devic
         max_message: port.max_msg_sz,
         latency_inline: identity::latency_inline(raw.vendor_id, raw.vendor_part_id),
         relaxed_ordering: false,
-        wr_api: false,
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) const fn latency_inline(vendor: u32, part: u32) -> LatencyInline {
         // Nebula-Matrix.
         0x1f0f => {
             let (connected, datagram) = match part {
-                0x1047 | 0x1226 | 0x1227 | 0x3500..=0x3508 | 0x350a | 0x1610 => (465, 434),
+                0x1047 | 0x1226 | 0x1227 | 0x3500..=0x350a | 0x1610 => (465, 434),
                 _ => (32, 0),
             };
             LatencyInline {
@@ -128,6 +128,25 @@ const fn by_part(part: u32) -> LatencyInline {
     }
 }
 
+/// Returns whether perftest posts by `ibv_wr_*` on a device (its `verify_params_with_device_context`): other providers
+/// have the calls, too, and some of them take one request at a time only, or several pieces wrongly.
+pub(crate) const fn posts_by_wr_api(vendor: u32, part: u32) -> bool {
+    match vendor {
+        0x1425 | 0x8086 | 0x1f0f | 0x1dd8 | 0x209b => false,
+        // Yunsilicon.
+        0x1f67 => true,
+        _ => matches!(
+            part,
+            // mlx5.
+            4113 | 4115..=4127 | 4129 | 4131 | 4133 | 4135 | 41682 | 41683 | 41686 | 41692 | 41695
+            // EFA.
+            | 61344..=61348
+            // hns.
+            | 41506..=41510 | 41512 | 41519
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,7 +171,17 @@ mod tests {
         ] {
             assert_eq!(latency_inline(vendor, part), wanted, "{name}");
         }
-        assert_eq!(latency_inline(0x1f0f, 0x3500).datagram, 434);
+        for (vendor, part, wanted) in [
+            (0x00ff_ffff, 0, false),
+            (0x2c9, 4103, false),
+            (0x2c9, 4119, true),
+            (0x8086, 4119, false),
+            (0x14e4, 5968, false),
+            (0x1d0f, 61344, true),
+        ] {
+            assert_eq!(posts_by_wr_api(vendor, part), wanted, "{part}");
+        }
+        assert_eq!(latency_inline(0x1f0f, 0x3509).datagram, 434);
         assert_eq!(latency_inline(0x1f0f, 0x3404).datagram, 0);
     }
 }

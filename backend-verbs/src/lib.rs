@@ -9,7 +9,8 @@
 //!   Otherwise it yields the processor, as a poller's round trip is shorter than a timer's.
 //! - Attributes are checked with the engine's table first (`roce_engine::verbs::check_modify`), so that a mistake has
 //!   the same words on both; what the device refuses beyond that is told by errno, with what it usually means.
-//! - Send requests go through `ibv_wr_*` where the provider makes a QP that takes them, else by `ibv_post_send`.
+//! - Send requests go through `ibv_wr_*` on the devices on which perftest has them go there, if the provider makes such
+//!   a QP; else by `ibv_post_send` ([`Posting`]).
 //! - Completions do not say whether they were solicited, and WRITEs of a peer cannot be observed one by one.
 //! - Counters are those that the kernel has in `hw_counters`.
 
@@ -20,6 +21,7 @@ mod convert;
 mod device;
 mod error;
 mod events;
+mod flight;
 mod identity;
 mod info;
 mod load;
@@ -32,7 +34,7 @@ mod sys;
 mod sysfs;
 mod wait;
 
-pub use device::VerbsDevice;
+pub use device::{Posting, VerbsDevice};
 pub use error::OpenError;
 pub use info::{DeviceInfo, PortInfo, devices};
 pub use sysfs::kernel_devices;

@@ -62,6 +62,7 @@ impl VerbsDevice {
         let entry = self.objects.qp_mut(qp).map_err(|_| ModifyError::NoSuchQp)?;
         let to = attr.state.unwrap_or(entry.state);
         entry.attr = if to == QpState::Reset {
+            entry.flight.reset();
             QpAttr::default()
         } else {
             entry.attr.merged(attr)

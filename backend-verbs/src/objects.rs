@@ -1,10 +1,12 @@
 //! The objects of a device behind handles, and what uses what.
 
 use roce_engine::verbs::{
-    Ah, Cq, CreateError, Mr, Mw, PKey, Pd, Qp, QpAttr, QpInit, QpState, Qpn, Region, Srq,
+    Ah, Completion, Cq, CreateError, Mr, Mw, PKey, Pd, Qp, QpAttr, QpInit, QpState, Qpn, Region,
+    Srq, Status, WcOpcode,
 };
 
 use crate::error::{Call, sentence};
+use crate::flight::Flight;
 use crate::raw::{Destroy, Object};
 use crate::slab::Slab;
 use crate::sys::{ibv_ah, ibv_cq, ibv_mr, ibv_mw, ibv_pd, ibv_qp, ibv_srq};
@@ -47,6 +49,8 @@ pub(crate) struct QpEntry {
     pub(crate) qpn: Qpn,
     /// The send requests that it takes by `ibv_wr_*`; none if it was made without.
     pub(crate) operations: u64,
+    /// Counted for those only that take requests that way.
+    pub(crate) flight: Flight,
     /// With the sizes that it really has.
     pub(crate) init: QpInit,
     /// As far as it was modified; the device may have put it into error since.
@@ -65,6 +69,8 @@ pub(crate) struct Objects {
     pub(crate) ahs: Slab<Member<ibv_ah>>,
     pub(crate) mws: Slab<Member<ibv_mw>>,
     pub(crate) qps: Slab<QpEntry>,
+    /// QPNs with their handles, in order: those whose requests are counted.
+    pub(crate) counted: Vec<(Qpn, u32)>,
 }
 
 impl Objects {
@@ -77,6 +83,41 @@ impl Objects {
             ahs: Slab::new(),
             mws: Slab::new(),
             qps: Slab::new(),
+            counted: Vec::new(),
+        }
+    }
+
+    /// Keeps a QP; returns its handle.
+    pub(crate) fn insert_qp(&mut self, entry: QpEntry) -> u32 {
+        let (qpn, counts) = (entry.qpn, entry.operations != 0);
+        let handle = self.qps.insert(entry);
+        if counts {
+            let at = self.counted.partition_point(|(other, _)| *other < qpn);
+            self.counted.insert(at, (qpn, handle));
+        }
+        handle
+    }
+
+    /// Notes which counted requests have completed.
+    #[inline]
+    pub(crate) fn completed(&mut self, completions: &[Completion]) {
+        if self.counted.is_empty() {
+            return;
+        }
+        for done in completions {
+            let success = done.status == Status::Success;
+            if success && matches!(done.opcode, WcOpcode::Recv | WcOpcode::RecvWriteImm) {
+                continue;
+            }
+            let Ok(at) = self
+                .counted
+                .binary_search_by_key(&done.qpn, |(qpn, _)| *qpn)
+            else {
+                continue;
+            };
+            if let Some(entry) = self.qps.get_mut(self.counted[at].1) {
+                entry.flight.completed(success);
+            }
         }
     }
 
@@ -154,6 +195,7 @@ impl Objects {
     }
 
     pub(crate) fn remove_qp(&mut self, qp: Qp) -> Result<(), CreateError> {
+        self.counted.retain(|(_, handle)| *handle != qp.0);
         destroy(self.qps.remove(qp.0).map(|entry| entry.raw), "QP")
     }
 }

@@ -13,13 +13,14 @@ use crate::events::Events;
 use crate::objects::{Objects, QpEntry};
 use crate::raw::Object;
 use crate::raw::post::{self, Batch, Bound, COMPLETIONS, PIECES, Refused, empty_recv, empty_send};
-use crate::raw::wr::{NoSuchCall, Operation, Writer};
+use crate::raw::wr::{NoSuchCall, Operation, Places, Writer};
+use crate::sys::ex::ACCESS_RELAXED_ORDERING;
 use crate::sys::{
     ibv_ah, ibv_cq, ibv_mr, ibv_mw, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, send, wr_atomic,
     wr_remote,
 };
 
-/// A QP without the call for an operation that it was made for: no provider is like that.
+/// A QP without a call that it was seen to have when it was made.
 const UNWRITABLE: PostError = PostError::Device(libc::EOPNOTSUPP);
 
 /// The longest message: 2^31 bytes.
@@ -29,7 +30,7 @@ const MAX_MESSAGE: u64 = 1 << 31;
 pub(crate) struct Scratch {
     sends: Batch<ibv_send_wr>,
     receives: Batch<ibv_recv_wr>,
-    pieces: Box<[ibv_sge; PIECES]>,
+    places: Places,
     completions: Box<[ibv_wc; COMPLETIONS]>,
     /// Completions taken so far.
     pub(crate) taken: u64,
@@ -46,7 +47,7 @@ impl Scratch {
         Self {
             sends: Batch::new(empty_send()),
             receives: Batch::new(empty_recv()),
-            pieces: Box::new([ibv_sge::default(); PIECES]),
+            places: Box::new([ibv_sge::default(); PIECES]),
             completions: Box::new([ibv_wc::default(); COMPLETIONS]),
             taken: 0,
         }
@@ -66,12 +67,9 @@ impl Scratch {
         ) {
             return Err(PostError::State(qp.state));
         }
-        if convert::all_in(requests, qp.operations) {
-            match self.write(objects, qp, requests, datagram_most) {
-                // Whatever of it the queue has room for.
-                Err(PostError::QueueFull { .. }) => {}
-                result => return result,
-            }
+        let room = qp.flight.room(qp.init.caps.max_send_wr);
+        if requests.len() <= room && convert::all_in(requests, qp.operations) {
+            return self.write(objects, qp, requests, datagram_most);
         }
         let mut posted = 0;
         let batch = &mut self.sends;
@@ -98,7 +96,7 @@ impl Scratch {
         flush_sends(qp, batch, posted)
     }
 
-    /// Posts send requests by `ibv_wr_*`: all of them or none.
+    /// Posts send requests by `ibv_wr_*`: all of them or none. The queue has room for them.
     fn write(
         &mut self,
         objects: &Objects,
@@ -106,7 +104,7 @@ impl Scratch {
         requests: &[SendWr<'_>],
         datagram_most: u32,
     ) -> Result<(), PostError> {
-        let mut writer = qp.raw.start().ok_or(UNWRITABLE)?;
+        let mut writer = qp.raw.start(&mut self.places).ok_or(UNWRITABLE)?;
         let finish = |writer: Writer<'_>| {
             let done = writer.complete();
             done.map_err(|errno| words(Refused { posted: 0, errno }, 0))
@@ -122,7 +120,11 @@ impl Scratch {
                     return Err(error);
                 }
             };
-            let flags = convert::send_flags(request.flags);
+            let mut flags = convert::send_flags(request.flags);
+            if matches!(request.payload, Payload::Inline(_)) && !request.op.is_local() {
+                // rxe's provider copies the bytes and has the kernel look at the flag.
+                flags |= send::INLINE;
+            }
             let begun = writer.request(request.wr_id, flags, &operation);
             begun.map_err(|NoSuchCall| UNWRITABLE)?;
             if let Some((ah, qpn, qkey)) = target {
@@ -132,14 +134,7 @@ impl Scratch {
             let given = match request.payload {
                 _ if request.op.is_local() => Ok(()),
                 Payload::Inline(bytes) => writer.copied(bytes),
-                Payload::Sges([one]) => writer.pieces(&[piece(one)]),
-                Payload::Sges(sges) => {
-                    let places = &mut self.pieces[..sges.len()];
-                    for (to, from) in places.iter_mut().zip(sges) {
-                        *to = piece(from);
-                    }
-                    writer.pieces(places)
-                }
+                Payload::Sges(sges) => writer.pieces(sges),
             };
             given.map_err(|NoSuchCall| UNWRITABLE)?;
         }
@@ -231,7 +226,8 @@ fn flush_sends(qp: &QpEntry, batch: &Batch<ibv_send_wr>, before: usize) -> Resul
 /// Says what a provider's errno means: all of them tell a full queue by ENOMEM.
 fn words(refused: Refused, before: usize) -> PostError {
     match refused.errno {
-        libc::ENOMEM => PostError::QueueFull {
+        // rxe's `ibv_wr_*` tells it by the second.
+        libc::ENOMEM | libc::ENOSPC => PostError::QueueFull {
             posted: before + refused.posted,
         },
         errno => PostError::Device(errno),
@@ -279,16 +275,18 @@ fn check_send(qp: &QpEntry, request: &SendWr<'_>, datagram_most: u32) -> Result<
 #[inline]
 fn add_pieces<W: post::Linked>(batch: &mut Batch<W>, sges: &[Sge]) {
     for sge in sges {
-        batch.piece(piece(sge));
+        batch.piece(sge.into());
     }
 }
 
-#[inline]
-const fn piece(sge: &Sge) -> ibv_sge {
-    ibv_sge {
-        addr: sge.addr,
-        length: sge.length,
-        lkey: sge.lkey.0,
+impl From<&Sge> for ibv_sge {
+    #[inline]
+    fn from(sge: &Sge) -> Self {
+        Self {
+            addr: sge.addr,
+            length: sge.length,
+            lkey: sge.lkey.0,
+        }
     }
 }
 
@@ -371,7 +369,7 @@ fn binding<'o>(
         rkey: rkey.0,
         addr,
         length,
-        access: convert::access(access),
+        access: convert::access(access) & !ACCESS_RELAXED_ORDERING,
     };
     Ok((&window.raw, &region.raw, bound))
 }

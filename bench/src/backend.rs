@@ -4,6 +4,8 @@ mod conflict;
 mod device;
 mod rdma;
 
+pub(crate) use rdma::relaxed_ordering_warning;
+
 use core::net::{IpAddr, Ipv4Addr};
 
 use anyhow::Result;

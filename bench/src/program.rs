@@ -56,7 +56,7 @@ impl Means {
                     outs: outs(attr.max_qp_rd_atom)?,
                     inline: spec.qp.inline_size.unwrap_or(usual),
                     relaxed_ordering: attr.relaxed_ordering.then(|| spec.relaxes_ordering()),
-                    wr_api: attr.wr_api,
+                    wr_api: device.has_wr_api(spec.service),
                 }
             }
         })
@@ -114,6 +114,11 @@ pub fn one_end(spec: &Spec, door: Door, output: &mut impl Output) -> Result<()> 
     let means = Means::of(&opened, spec)?;
     fitting.qp.inline_default = means.inline;
     let spec = &fitting;
+    if means.relaxed_ordering == Some(true)
+        && let Some(words) = backend::relaxed_ordering_warning()
+    {
+        output.remark(words);
+    }
     output.banner(&choice, &gid, agreed, &means);
     let start = Start {
         spec,

@@ -159,11 +159,21 @@ pub fn execute<B: Backend>(
         verified_bytes: checks.with(|verifier| verifier.bytes()).unwrap_or(0),
         notes: {
             let mut notes = shallower(spec, &buffers);
+            notes.extend(less_inline(spec, &locals));
             notes.extend(ctx.arrivals.line(spec.service_name()));
             notes
         },
         counters: grown(&before, &ctx.backend.counters()),
     })
+}
+
+/// Says, as perftest does, that the device copies less than it was asked for.
+fn less_inline(spec: &Spec, locals: &[LocalQp]) -> Option<String> {
+    let (asked, least) = (
+        spec.qp.inline(),
+        locals.iter().map(|local| local.inline).min()?,
+    );
+    (least < asked).then(|| format!("Actual inline-size({least}) < requested inline-size({asked})"))
 }
 
 /// Tells each end of the other's QPs and connects them.

@@ -55,7 +55,6 @@ impl<L: Link, C: Clock> SoftDevice<L, C> {
             // What is copied later is as near.
             latency_inline: LatencyInline::default(),
             relaxed_ordering: false,
-            wr_api: false,
         };
         let parity = link.caps().qpn_parity.unwrap_or(0);
         let engine = Engine::new(config, link.port().clone(), parity);

@@ -6,12 +6,11 @@
 )]
 
 use core::ffi::{c_int, c_uint, c_void};
-use core::marker::PhantomData;
 use core::ptr::{NonNull, null_mut};
 
-use super::post::Bound;
+use super::post::{Bound, PIECES};
 use super::{Context, Errno, Object, QpParts, last_errno};
-use crate::sys::ex::{Bare, ibv_qp_ex, ibv_qp_init_attr_ex, mw_bind_info};
+use crate::sys::ex::{Bare, ibv_qp_ex, ibv_qp_init_attr_ex, mw_bind_info, op};
 use crate::sys::{ibv_ah, ibv_context, ibv_mr, ibv_mw, ibv_qp, ibv_qp_init_attr, ibv_sge};
 
 /// A provider's call that makes a QP for these operations.
@@ -51,9 +50,47 @@ impl Object<ibv_qp> {
         NonNull::new(unsafe { convert(self.raw.as_ptr()) })
     }
 
-    /// Starts a batch of requests; none if the QP does not take them this way.
+    /// Returns the operations that it has all calls for: none if it was made without, or lacks what all of them need.
+    pub(crate) fn operations(&self) -> u64 {
+        let Some(qp) = self.extended() else { return 0 };
+        // SAFETY: the QP is alive, and nothing changes its table.
+        let table = unsafe { qp.as_ref() };
+        let batches =
+            table.wr_start.is_some() && table.wr_complete.is_some() && table.wr_abort.is_some();
+        let data = table.wr_set_sge.is_some()
+            && table.wr_set_sge_list.is_some()
+            && table.wr_set_inline_data.is_some();
+        if !batches || !data {
+            return 0;
+        }
+        [
+            (op::RDMA_WRITE, table.wr_rdma_write.is_some()),
+            (op::RDMA_WRITE_WITH_IMM, table.wr_rdma_write_imm.is_some()),
+            (op::SEND, table.wr_send.is_some()),
+            (op::SEND_WITH_IMM, table.wr_send_imm.is_some()),
+            (op::RDMA_READ, table.wr_rdma_read.is_some()),
+            (op::ATOMIC_CMP_AND_SWP, table.wr_atomic_cmp_swp.is_some()),
+            (
+                op::ATOMIC_FETCH_AND_ADD,
+                table.wr_atomic_fetch_add.is_some(),
+            ),
+            (op::LOCAL_INV, table.wr_local_inv.is_some()),
+            (op::BIND_MW, table.wr_bind_mw.is_some()),
+            (op::SEND_WITH_INV, table.wr_send_inv.is_some()),
+        ]
+        .into_iter()
+        .filter(|(_, there)| *there)
+        .map(|(bit, _)| bit)
+        .sum()
+    }
+
+    /// Starts a batch of requests; none if the QP does not take them this way. The batch has the only places for
+    /// pieces, so that there is no second one beside it.
+    ///
+    /// The queue has to have room for all of its requests: a provider that finds it full may have written over others
+    /// by then.
     #[inline]
-    pub(crate) fn start(&self) -> Option<Writer<'_>> {
+    pub(crate) fn start<'w>(&'w self, places: &'w mut Places) -> Option<Writer<'w>> {
         let qp = self.extended()?;
         // SAFETY: the QP is alive; its table does not change.
         let start = unsafe { (*qp.as_ptr()).wr_start }?;
@@ -62,15 +99,21 @@ impl Object<ibv_qp> {
         unsafe { start(qp.as_ptr()) };
         Some(Writer {
             qp,
-            of: PhantomData,
+            places,
+            begun: false,
         })
     }
 }
 
+/// Places for the pieces of a request.
+pub(crate) type Places = Box<[ibv_sge; PIECES]>;
+
 /// A batch of requests that was started. One that is dropped before its end is taken back.
-pub(crate) struct Writer<'q> {
+pub(crate) struct Writer<'w> {
     qp: NonNull<ibv_qp_ex>,
-    of: PhantomData<&'q Object<ibv_qp>>,
+    places: &'w mut Places,
+    /// Whether a request was begun, which data is given to.
+    begun: bool,
 }
 
 /// What a request is, with the objects that it names.
@@ -172,6 +215,7 @@ impl Writer<'_> {
                 call!(wr_bind_mw, window.raw.as_ptr(), bound.rkey, &raw const info);
             }
         }
+        self.begun = true;
         Ok(())
     }
 
@@ -183,24 +227,36 @@ impl Writer<'_> {
         qpn: u32,
         qkey: u32,
     ) -> Result<(), NoSuchCall> {
-        let call = self.table().wr_set_ud_addr.ok_or(NoSuchCall)?;
-        // SAFETY: the QP's batch is open, the address handle alive.
+        let call = self.table().wr_set_ud_addr.filter(|_| self.begun);
+        let call = call.ok_or(NoSuchCall)?;
+        // SAFETY: the QP's batch is open and has a request, the address handle is alive.
         unsafe { call(self.qp.as_ptr(), ah.raw.as_ptr(), qpn, qkey) };
         Ok(())
     }
 
-    /// Gives the request that was begun its pieces of memory.
+    /// Gives the request that was begun its pieces of memory, at most [`PIECES`].
     #[inline]
-    pub(crate) fn pieces(&mut self, pieces: &[ibv_sge]) -> Result<(), NoSuchCall> {
+    pub(crate) fn pieces<P>(&mut self, pieces: &[P]) -> Result<(), NoSuchCall>
+    where
+        for<'p> ibv_sge: From<&'p P>,
+    {
         let qp = self.qp.as_ptr();
         if let [piece] = pieces {
-            let call = self.table().wr_set_sge.ok_or(NoSuchCall)?;
-            // SAFETY: the QP's batch is open; keys are the device's to check.
-            unsafe { call(qp, piece.lkey, piece.addr, piece.length) };
+            let call = self.table().wr_set_sge.filter(|_| self.begun);
+            let call = call.ok_or(NoSuchCall)?;
+            let ibv_sge { addr, length, lkey } = piece.into();
+            // SAFETY: the QP's batch is open and has a request; keys are the device's to check.
+            unsafe { call(qp, lkey, addr, length) };
         } else {
-            let call = self.table().wr_set_sge_list.ok_or(NoSuchCall)?;
-            // SAFETY: the QP's batch is open, the list is as long as is said, and is read during the call.
-            unsafe { call(qp, pieces.len(), pieces.as_ptr()) };
+            let call = self.table().wr_set_sge_list.filter(|_| self.begun);
+            let call = call.ok_or(NoSuchCall)?;
+            let list = self.places.get_mut(..pieces.len()).ok_or(NoSuchCall)?;
+            for (to, from) in list.iter_mut().zip(pieces) {
+                *to = from.into();
+            }
+            // SAFETY: the QP's batch is open and has a request; the list is as long as is said, and is read during
+            // the call.
+            unsafe { call(qp, list.len(), list.as_ptr()) };
         }
         Ok(())
     }
@@ -208,9 +264,10 @@ impl Writer<'_> {
     /// Has bytes copied into the request that was begun.
     #[inline]
     pub(crate) fn copied(&mut self, bytes: &[u8]) -> Result<(), NoSuchCall> {
-        let call = self.table().wr_set_inline_data.ok_or(NoSuchCall)?;
+        let call = self.table().wr_set_inline_data.filter(|_| self.begun);
+        let call = call.ok_or(NoSuchCall)?;
         let start = bytes.as_ptr().cast_mut().cast::<c_void>();
-        // SAFETY: the QP's batch is open; the bytes are read during the call, and not written.
+        // SAFETY: the QP's batch is open and has a request; the bytes are read during the call, and not written.
         unsafe { call(self.qp.as_ptr(), start, bytes.len()) };
         Ok(())
     }
@@ -227,8 +284,9 @@ impl Writer<'_> {
         let code: c_int = unsafe { call(qp) };
         match code {
             0 => Ok(()),
-            1.. => Err(code),
-            _ => Err(last_errno()),
+            -1 => Err(last_errno()),
+            // Some providers return it negated.
+            _ => Err(code.abs()),
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use backend_verbs::{OpenError, VerbsDevice};
+use backend_verbs::{OpenError, Posting, VerbsDevice};
 
 /// Returns the library, which is compiled once.
 pub(crate) fn library() -> &'static Path {
@@ -34,7 +34,12 @@ pub(crate) fn library() -> &'static Path {
 
 /// Opens port 1 of a device of the library.
 pub(crate) fn open(name: &str) -> Result<VerbsDevice, OpenError> {
-    VerbsDevice::open_with(library(), name, 1)
+    open_posting(name, Posting::default())
+}
+
+/// As [`open`], with requests posted by these calls.
+pub(crate) fn open_posting(name: &str, posting: Posting) -> Result<VerbsDevice, OpenError> {
+    VerbsDevice::open_with(library(), name, 1, posting)
 }
 
 fn function(name: &str) -> *mut c_void {
@@ -97,6 +102,10 @@ macro_rules! ask {
 ask! {
     /// Returns how many requests were taken by `ibv_wr_*` in this thread.
     written as "fake_written"
+}
+ask! {
+    /// Returns how many domains, queues and QPs of this thread there are.
+    objects as "fake_objects"
 }
 ask! {
     /// Returns the access rights of the last registration.

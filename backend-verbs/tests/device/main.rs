@@ -7,7 +7,7 @@ mod moves;
 mod opening;
 mod writer;
 
-use backend_verbs::VerbsDevice;
+use backend_verbs::{Posting, VerbsDevice};
 use roce_engine::verbs::{
     Access, AddressVector, Backend, Completion, Cq, Gid, Mr, Mtu, Pd, Psn, QKey, Qp, QpAttr,
     QpCaps, QpInit, QpState, Qpn, Region, Service, Srq,
@@ -24,14 +24,12 @@ struct Bed {
 
 impl Bed {
     fn new(name: &str) -> Self {
-        Self::of(fake::open(name).unwrap())
+        Self::of(fake::open_posting(name, Posting::WrApi).unwrap())
     }
 
     /// One whose QPs take requests by `ibv_post_send`.
     fn with_old_post_send(name: &str) -> Self {
-        let mut device = fake::open(name).unwrap();
-        device.use_old_post_send();
-        Self::of(device)
+        Self::of(fake::open_posting(name, Posting::PostSend).unwrap())
     }
 
     fn of(mut device: VerbsDevice) -> Self {

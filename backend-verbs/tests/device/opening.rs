@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use backend_verbs::{OpenError, VerbsDevice, devices};
+use backend_verbs::{OpenError, Posting, VerbsDevice, devices};
 use roce_engine::verbs::{Backend as _, GidKind, LinkLayer, Mtu, PKey};
 
 use crate::fake;
@@ -14,7 +14,12 @@ fn words(result: Result<VerbsDevice, OpenError>) -> String {
 #[test]
 fn a_machine_without_the_library_is_told_its_package() {
     let nowhere = Path::new("/nonexistent/libibverbs.so.1");
-    let text = words(VerbsDevice::open_with(nowhere, "mlx5_0", 1));
+    let text = words(VerbsDevice::open_with(
+        nowhere,
+        "mlx5_0",
+        1,
+        Posting::default(),
+    ));
     assert!(
         text.starts_with(
             "libibverbs is not installed: package libibverbs1 (and ibverbs-providers): "
@@ -27,7 +32,12 @@ fn a_machine_without_the_library_is_told_its_package() {
 #[test]
 fn another_library_is_not_taken_for_it() {
     let other = Path::new("libc.so.6");
-    let text = words(VerbsDevice::open_with(other, "mlx5_0", 1));
+    let text = words(VerbsDevice::open_with(
+        other,
+        "mlx5_0",
+        1,
+        Posting::default(),
+    ));
     assert!(
         text.contains("libc.so.6 has no function ibv_get_device_list: it is not libibverbs"),
         "{text}"
@@ -94,7 +104,12 @@ fn names_ports_and_transports_that_cannot_be_are_named() {
         "there is no RDMA device mlx5_9; there are: fake_ib0, fake_roce0, fake_iw0"
     );
     assert_eq!(
-        words(VerbsDevice::open_with(fake::library(), "fake_ib0", 2)),
+        words(VerbsDevice::open_with(
+            fake::library(),
+            "fake_ib0",
+            2,
+            Posting::default()
+        )),
         "RDMA device fake_ib0 has no port 2: it has 1, counted from 1 (-i)"
     );
     assert!(words(fake::open("fake_iw0")).contains("speaks iWARP"));

@@ -5,7 +5,8 @@
 //! thread of this process succeed and move nothing. State is each thread's own, so that tests run side by side.
 //!
 //! `fake_fail` makes a function fail from its n-th call on, in the calling thread; the variable `FAKE_IBV`
-//! (`ibv_modify_qp=110@1,ibv_reg_mr=12`: errno, and calls that go well before) does so for a whole process, and `identity=VENDOR:PART` says whose devices they are.
+//! (`ibv_modify_qp=110@1,ibv_reg_mr=12`: errno, and calls that go well before) does so for a whole process, and `identity=VENDOR:PART` says whose devices they are and
+//! `inline=BYTES` how much they copy.
 #![allow(
     non_snake_case,
     unsafe_op_in_unsafe_fn,
@@ -64,6 +65,7 @@ unsafe extern "C" {
 #[derive(Default)]
 pub(crate) struct World {
     pub(crate) devices: Option<i32>,
+    pub(crate) inline: Option<u32>,
     pub(crate) identity: Option<(u32, u32)>,
     pub(crate) failures: HashMap<String, (u32, c_int)>,
     pub(crate) qps: HashMap<u32, QpState>,
@@ -75,6 +77,7 @@ pub(crate) struct World {
     /// QPs that take requests by `ibv_wr_*`, and how many requests they took.
     pub(crate) extended: HashSet<usize>,
     pub(crate) written: u32,
+    pub(crate) pds: usize,
     pub(crate) events: VecDeque<ibv_async_event>,
     pub(crate) wakers: Vec<UnixStream>,
     pub(crate) next: u32,
@@ -123,6 +126,10 @@ impl World {
             let Some((name, rest)) = part.split_once('=') else {
                 continue;
             };
+            if name == "inline" {
+                world.inline = rest.parse().ok();
+                continue;
+            }
             if name == "identity" {
                 let (vendor, part) = rest.split_once(':').unwrap();
                 world.identity = Some((vendor.parse().unwrap(), part.parse().unwrap()));
@@ -204,6 +211,12 @@ pub unsafe extern "C" fn fake_state(qpn: u32, state: c_int) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn fake_written() -> c_uint {
     with(|world| world.written)
+}
+
+/// How many domains, queues and QPs there are.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fake_objects() -> c_uint {
+    with(|world| (world.pds + world.cqs.len() + world.qps.len()) as c_uint)
 }
 
 /// The access rights of the last registration.

@@ -10,12 +10,14 @@ pub(crate) fn boxed<T>(value: T) -> *mut T {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     may_fail!("ibv_alloc_pd", null);
+    with(|world| world.pds += 1);
     boxed(ibv_pd { context, handle: 0 })
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ibv_dealloc_pd(_pd: *mut ibv_pd) -> c_int {
     may_fail!("ibv_dealloc_pd");
+    with(|world| world.pds -= 1);
     0
 }
 
@@ -137,7 +139,7 @@ pub unsafe extern "C" fn ibv_create_qp(
 
 /// Makes a QP, which is the beginning of an extended one.
 pub(crate) unsafe fn new_qp(pd: *mut ibv_pd, init: &ibv_qp_init_attr) -> *mut ibv_qp {
-    if init.cap.max_inline_data > INLINE {
+    if init.cap.max_inline_data > with(|world| world.inline).unwrap_or(INLINE) {
         set_errno(EINVAL);
         return null_mut();
     }

@@ -244,8 +244,8 @@ unsafe extern "C" fn set_inline_data(qp: *mut ibv_qp_ex, start: *mut c_void, len
     let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) };
     unsafe {
         last(qp, |written| {
+            assert_ne!(written.request.send_flags & send::INLINE, 0);
             written.copied = bytes.to_vec();
-            written.request.send_flags |= send::INLINE;
             written.complete = true;
         });
     }

@@ -28,7 +28,9 @@ Exit status:
 /// What follows the options of the whole command.
 const ENVIRONMENT: &str = "\
 Environment:
-  NO_COLOR  set to anything: no colours
+  NO_COLOR     set to anything: no colours
+  ROCE_IBV_WR  set to anything: RDMA devices are posted to by ibv_wr_* wherever the
+               provider has it, not only where perftest does
 
 A link to this program named ib_write_bw, ib_send_lat, ... behaves as that test.";
 

@@ -52,7 +52,11 @@ fn lines<'s>(said: &'s Said, start: &str) -> Vec<&'s str> {
 #[test]
 fn infiniband_peers_meet_by_their_lids() {
     let folder = library("lids");
-    let (server, client) = pair(&folder, "write-bw -d verbs:fake_ib0 -n 100", ["", ""]);
+    let (server, client) = pair(
+        &folder,
+        "write-bw -d verbs:fake_ib0 -n 100",
+        ["identity=717:4119"; 2],
+    );
     for said in [&server, &client] {
         said.assert_code(0);
         assert_eq!(lines(said, "Link type"), [" Link type       : IB"]);
@@ -94,8 +98,16 @@ fn a_latency_test_copies_by_the_device_and_keeps_its_order() {
 fn the_older_calls_are_used_where_they_are_asked_for_or_all_there_is() {
     let folder = library("older");
     for (words, trouble) in [
-        ("--use_old_post_send --disable_pcie_relaxed", ""),
-        ("--disable_pcie_relaxed", "ibv_create_qp_ex=95"),
+        (
+            "--use_old_post_send --disable_pcie_relaxed",
+            "identity=717:4119",
+        ),
+        (
+            "--disable_pcie_relaxed",
+            "identity=717:4119,ibv_create_qp_ex=95",
+        ),
+        // No device that perftest posts to by the newer ones.
+        ("--disable_pcie_relaxed", "identity=5348:5968"),
     ] {
         let words = format!("write-bw -d verbs:fake_roce0 -x 2 -n 100 {words}");
         let (server, client) = pair(&folder, &words, [trouble, trouble]);
@@ -105,6 +117,20 @@ fn the_older_calls_are_used_where_they_are_asked_for_or_all_there_is() {
             assert_eq!(lines(said, "PCIe relax"), [" PCIe relax order: OFF"]);
         }
     }
+}
+
+#[test]
+fn a_device_that_copies_less_than_perftest_takes_for_granted_copies_nothing() {
+    let folder = library("less");
+    let trouble = "identity=717:4119,inline=100";
+    let words = "write-lat -d verbs:fake_roce0 -x 2 -n 100";
+    let (_server, mut client) = start(&folder, words, [trouble; 2]);
+    said_until(&mut client, " remote address");
+    // What was asked for is another matter.
+    let (_server, client) = start(&folder, &format!("{words} -I 101"), ["inline=512", trouble]);
+    let client = client.finish();
+    client.assert_code(3);
+    assert!(client.err.contains("use a smaller one"), "{client:#?}");
 }
 
 #[test]

@@ -114,8 +114,6 @@ pub struct DeviceAttr {
     pub latency_inline: LatencyInline,
     /// Whether memory can be opened to relaxed ordering.
     pub relaxed_ordering: bool,
-    /// Whether send requests reach the provider through `ibv_wr_*`.
-    pub wr_api: bool,
 }
 
 /// Up to how many bytes the messages of latency tests are worth copying when they are posted, by what they are.
