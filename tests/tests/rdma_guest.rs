@@ -86,7 +86,10 @@ fn by_wr_api(guest: &mut Guest, test: Test, port: u16) {
     let both = format!("{ours}:\n{}\n{}", told.text, served.text);
     assert_eq!((told.status, served.status), (0, 0), "{both}");
     assert!(told.text.contains("ibv_wr* API     : ON"), "{both}");
-    assert!(both.contains("200 of 200 messages checked"), "{both}");
+    // A device does not tell of a peer's WRITEs and atomics one by one.
+    if matches!(test.name(), "send-bw" | "send-lat" | "read-bw" | "read-lat") {
+        assert!(both.contains("200 of 200 messages checked"), "{both}");
+    }
     println!("ok     {ours}");
 }
 
