@@ -175,8 +175,7 @@ impl<B: Backend> Latency<'_, '_, B> {
                 let value = (self.flow.posted + 1) as u8;
                 let last = self.flow.tx.offset(0) + size - 1;
                 self.flow.tx.region.store(last, value);
-                self.post()?;
-                if !self.wait_posted(true)? {
+                if !self.post()? || !self.wait_posted(true)? {
                     return Ok(());
                 }
             }
@@ -203,8 +202,7 @@ impl<B: Backend> Latency<'_, '_, B> {
                 }
             }
             if self.is_more(self.flow.posted) {
-                self.post()?;
-                if !self.wait_posted(false)? {
+                if !self.post()? || !self.wait_posted(false)? {
                     return Ok(());
                 }
             }
@@ -218,8 +216,7 @@ impl<B: Backend> Latency<'_, '_, B> {
     fn fetch(&mut self) -> Result<()> {
         self.start_window();
         while self.is_more(self.flow.posted) {
-            self.post()?;
-            if !self.wait_posted(true)? {
+            if !self.post()? || !self.wait_posted(true)? {
                 return Ok(());
             }
         }
@@ -248,7 +245,9 @@ impl<B: Backend> Latency<'_, '_, B> {
         self.load.iters.is_none_or(|iters| count < iters)
     }
 
-    fn post(&mut self) -> Result<()> {
+    /// Posts a message. Returns false when the clock ends the run: a device that answers at once leaves no other
+    /// moment to look at it, nor at a signal.
+    fn post(&mut self) -> Result<bool> {
         let Load {
             action,
             size,
@@ -260,14 +259,19 @@ impl<B: Backend> Latency<'_, '_, B> {
             self.checks.prepare(self.flow, action, size, 1);
         }
         let now = self.ctx.clock.now();
-        let kept = match &mut self.window {
+        let standing = self.standing();
+        self.ctx.look(now, standing, self.session)?;
+        let kept = match self.window.as_mut().map(|window| window.phase(now)) {
             None => true,
-            Some(window) => self.stamps.len() < TIMED_STAMPS && window.phase(now) == Phase::Sample,
+            Some(Phase::End) => return Ok(false),
+            Some(phase) => self.stamps.len() < TIMED_STAMPS && phase == Phase::Sample,
         };
         if kept {
             self.stamps.push(now);
         }
-        self.flow.post(self.ctx.backend, action, size, 1, signal)
+        self.flow
+            .post(self.ctx.backend, action, size, 1, signal)
+            .map(|()| true)
     }
 
     /// Turns the device for a while before a post (`--latency_gap`). perftest pauses here, too: from the end of one

@@ -134,6 +134,25 @@ fn a_device_that_copies_less_than_perftest_takes_for_granted_copies_nothing() {
 }
 
 #[test]
+fn a_device_that_answers_at_once_keeps_no_run_from_its_end() {
+    let folder = library("at-once");
+    for test in ["read-lat", "atomic-lat", "read-bw", "write-bw", "atomic-bw"] {
+        let words = format!("{test} -d verbs:fake_roce0 -x 2 -D 2");
+        let (server, client) = pair(&folder, &words, [""; 2]);
+        server.assert_code(0);
+        client.assert_code(0);
+        assert_eq!(client.sizes().len(), 1, "{client:#?}");
+    }
+    for test in ["read-lat", "read-bw"] {
+        let words = format!("{test} -d verbs:fake_roce0 -x 2 -n 50000000");
+        let (_server, mut client) = start(&folder, &words, [""; 2]);
+        said_until(&mut client, " #bytes");
+        client.interrupt();
+        client.finish().assert_code(130);
+    }
+}
+
+#[test]
 fn a_provider_that_fails_late_ends_both_sides_with_its_reason() {
     let folder = library("late");
     let (server, client) = pair(
