@@ -201,10 +201,8 @@ impl<B: Backend> Latency<'_, '_, B> {
                     self.compare(target, self.load.size as usize)?;
                 }
             }
-            if self.is_more(self.flow.posted) {
-                if !self.post()? || !self.wait_posted(false)? {
-                    return Ok(());
-                }
+            if self.is_more(self.flow.posted) && (!self.post()? || !self.wait_posted(false)?) {
+                return Ok(());
             }
             if !self.is_more(expected) && !self.is_more(self.flow.posted) {
                 return Ok(());
