@@ -136,7 +136,7 @@ impl Backend for VerbsDevice {
             return Err(RegisterError::IllegalAccess);
         }
         room(self.objects.mrs.has_room(), "memory regions")?;
-        let bits = convert::access(access);
+        let bits = convert::region_access(access);
         let raw =
             Object::<ibv_mr>::register(self.objects.pd(pd)?, region, bits).map_err(|errno| {
                 let what = format!("{} bytes", region.len());

@@ -12,7 +12,15 @@ use crate::sys::{
     QPT_RC, QPT_UC, QPT_UD, ibv_ah_attr, ibv_global_route, ibv_qp_attr, ibv_wc, mask, send, wc, wr,
 };
 
-/// Returns `enum ibv_access_flags`.
+/// Returns `enum ibv_access_flags` of a region: rights, and relaxed ordering, which only regions have.
+pub(crate) fn region_access(access_of: Access) -> c_uint {
+    match access_of.contains(Access::RELAXED_ORDERING) {
+        true => access(access_of) | ACCESS_RELAXED_ORDERING,
+        false => access(access_of),
+    }
+}
+
+/// Returns the rights of `enum ibv_access_flags`.
 pub(crate) fn access(rights: Access) -> c_uint {
     let bits = [
         (Access::LOCAL_WRITE, 1),
@@ -20,7 +28,6 @@ pub(crate) fn access(rights: Access) -> c_uint {
         (Access::REMOTE_READ, 4),
         (Access::REMOTE_ATOMIC, 8),
         (Access::MW_BIND, 16),
-        (Access::RELAXED_ORDERING, ACCESS_RELAXED_ORDERING),
     ];
     bits.into_iter()
         .filter(|(right, _)| rights.contains(*right))
@@ -145,7 +152,7 @@ pub(crate) fn qp_attr(attr: &QpAttr, port: u8) -> (ibv_qp_attr, c_int) {
         qp_state = attr.state.map(state_code), mask::STATE;
         pkey_index = attr.pkey_index, mask::PKEY_INDEX;
         port_num = attr.port, mask::PORT;
-        qp_access_flags = attr.access.map(|to| access(to) & !ACCESS_RELAXED_ORDERING), mask::ACCESS;
+        qp_access_flags = attr.access.map(access), mask::ACCESS;
         qkey = attr.qkey.map(|qkey| qkey.0), mask::QKEY;
         ah_attr = attr.address.map(|to| address(&to, port)), mask::AV;
         path_mtu = attr.path_mtu.map(mtu_code), mask::PATH_MTU;

@@ -134,10 +134,7 @@ impl VerbsDevice {
             events: Events::default(),
             idle: Idle::new(),
             channel,
-            attr: DeviceAttr {
-                relaxed_ordering: api.ibv_reg_mr_iova2.is_some(),
-                ..device_attr(name, &raw, &port_raw)
-            },
+            attr: device_attr(&api, name, &raw, &port_raw),
             ports: raw.phys_port_cnt,
             port_number: port,
             port: port_attr(&context, name, port, &port_raw),
@@ -232,7 +229,7 @@ fn small(value: i32) -> u8 {
     u8::try_from(value.clamp(0, 255)).unwrap_or(u8::MAX)
 }
 
-fn device_attr(name: &str, raw: &ibv_device_attr, port: &ibv_port_attr) -> DeviceAttr {
+fn device_attr(api: &Api, name: &str, raw: &ibv_device_attr, port: &ibv_port_attr) -> DeviceAttr {
     DeviceAttr {
         name: name.to_owned(),
         max_qp: count(raw.max_qp),
@@ -247,7 +244,7 @@ fn device_attr(name: &str, raw: &ibv_device_attr, port: &ibv_port_attr) -> Devic
         max_inline: MAX_INLINE,
         max_message: port.max_msg_sz,
         latency_inline: identity::latency_inline(raw.vendor_id, raw.vendor_part_id),
-        relaxed_ordering: false,
+        relaxed_ordering: api.ibv_reg_mr_iova2.is_some(),
     }
 }
 

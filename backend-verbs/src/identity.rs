@@ -66,33 +66,10 @@ pub(crate) const fn latency_inline(vendor: u32, part: u32) -> LatencyInline {
 /// The rest is told by the part alone.
 const fn by_part(part: u32) -> LatencyInline {
     match part {
-        // ConnectX to ConnectX-10, BlueField to BlueField-4.
-        25408
-        | 25418
-        | 25428
-        | 25448
-        | 26418
-        | 26428
-        | 26438
-        | 26448
-        | 26458
-        | 26468
-        | 26478
-        | 4099
-        | 4100
-        | 4103
-        | 4104
-        | 4113
-        | 4115..=4127
-        | 4129
-        | 4131
-        | 4133
-        | 4135
-        | 41682
-        | 41683
-        | 41686
-        | 41692
-        | 41695 => COMMON,
+        // ConnectX to ConnectX-3 Pro.
+        25408 | 25418 | 25428 | 25448 | 26418 | 26428 | 26438 | 26448 | 26458 | 26468 | 26478
+        | 4099 | 4100 | 4103 | 4104 => COMMON,
+        _ if is_mlx5(part) => COMMON,
         // Emulex Skyhawk, QLogic AH.
         1824 | 32880..=32883 | 32912 | 33136 | 33168 => COMMON,
         // QLogic E4.
@@ -118,12 +95,9 @@ const fn by_part(part: u32) -> LatencyInline {
         | 55296
         | 55298
         | 55300 => all(96),
-        // Amazon EFA.
-        61344..=61348 => all(32),
+        _ if is_efa(part) || is_hns(part) => all(32),
         // Alibaba eRDMA.
         4223 => all(96),
-        // HiSilicon (hns).
-        41506..=41510 | 41512 | 41519 => all(32),
         _ => NONE,
     }
 }
@@ -135,16 +109,26 @@ pub(crate) const fn posts_by_wr_api(vendor: u32, part: u32) -> bool {
         0x1425 | 0x8086 | 0x1f0f | 0x1dd8 | 0x209b => false,
         // Yunsilicon.
         0x1f67 => true,
-        _ => matches!(
-            part,
-            // mlx5.
-            4113 | 4115..=4127 | 4129 | 4131 | 4133 | 4135 | 41682 | 41683 | 41686 | 41692 | 41695
-            // EFA.
-            | 61344..=61348
-            // hns.
-            | 41506..=41510 | 41512 | 41519
-        ),
+        _ => is_mlx5(part) || is_efa(part) || is_hns(part),
     }
+}
+
+/// Connect-IB, ConnectX-4 to ConnectX-10, BlueField to BlueField-4.
+const fn is_mlx5(part: u32) -> bool {
+    matches!(
+        part,
+        4113 | 4115..=4127 | 4129 | 4131 | 4133 | 4135 | 41682 | 41683 | 41686 | 41692 | 41695
+    )
+}
+
+/// Amazon's EFA.
+const fn is_efa(part: u32) -> bool {
+    matches!(part, 61344..=61348)
+}
+
+/// HiSilicon's hns.
+const fn is_hns(part: u32) -> bool {
+    matches!(part, 41506..=41510 | 41512 | 41519)
 }
 
 #[cfg(test)]

@@ -13,11 +13,9 @@ use crate::events::Events;
 use crate::objects::{Objects, QpEntry};
 use crate::raw::Object;
 use crate::raw::post::{self, Batch, Bound, COMPLETIONS, PIECES, Refused, empty_recv, empty_send};
-use crate::raw::wr::{NoSuchCall, Operation, Places, Writer};
-use crate::sys::ex::ACCESS_RELAXED_ORDERING;
+use crate::raw::wr::{Binding, NoSuchCall, Places, Writer};
 use crate::sys::{
-    ibv_ah, ibv_cq, ibv_mr, ibv_mw, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, send, wr_atomic,
-    wr_remote,
+    ibv_ah, ibv_cq, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc, send, wr_atomic, wr_remote,
 };
 
 /// A QP without a call that it was seen to have when it was made.
@@ -111,8 +109,8 @@ impl Scratch {
         };
         for request in requests {
             let checked = check_send(qp, request, datagram_most)
-                .and_then(|_| Ok((operation(objects, &request.op)?, target(objects, request)?)));
-            let (operation, target) = match checked {
+                .and_then(|_| Ok((binding(objects, &request.op)?, target(objects, request)?)));
+            let (binding, target) = match checked {
                 Ok(checked) => checked,
                 Err(error) => {
                     // What comes before it is posted.
@@ -125,7 +123,7 @@ impl Scratch {
                 // rxe's provider copies the bytes and has the kernel look at the flag.
                 flags |= send::INLINE;
             }
-            let begun = writer.request(request.wr_id, flags, &operation);
+            let begun = writer.request(request.wr_id, flags, &request.op, binding.as_ref());
             begun.map_err(|NoSuchCall| UNWRITABLE)?;
             if let Some((ah, qpn, qkey)) = target {
                 let told = writer.to(ah, qpn, qkey);
@@ -290,50 +288,6 @@ impl From<&Sge> for ibv_sge {
     }
 }
 
-/// Returns what a request is, for `ibv_wr_*`.
-#[inline]
-fn operation<'o>(objects: &'o Objects, op: &SendOp) -> Result<Operation<'o>, PostError> {
-    Ok(match *op {
-        SendOp::Send | SendOp::Datagram { imm: None, .. } => Operation::Send,
-        SendOp::SendImm(imm) | SendOp::Datagram { imm: Some(imm), .. } => {
-            Operation::SendImm(u32::from_ne_bytes(imm))
-        }
-        SendOp::SendInv(rkey) => Operation::SendInv(rkey.0),
-        SendOp::Write { addr, rkey } => Operation::Write { addr, rkey: rkey.0 },
-        SendOp::WriteImm { addr, rkey, imm } => Operation::WriteImm {
-            addr,
-            rkey: rkey.0,
-            imm: u32::from_ne_bytes(imm),
-        },
-        SendOp::Read { addr, rkey } => Operation::Read { addr, rkey: rkey.0 },
-        SendOp::CompareSwap {
-            addr,
-            rkey,
-            compare,
-            swap,
-        } => Operation::CompareSwap {
-            addr,
-            rkey: rkey.0,
-            compare,
-            swap,
-        },
-        SendOp::FetchAdd { addr, rkey, add } => Operation::FetchAdd {
-            addr,
-            rkey: rkey.0,
-            add,
-        },
-        SendOp::LocalInv(rkey) => Operation::LocalInv(rkey.0),
-        SendOp::BindMw { .. } => {
-            let (window, region, bound) = binding(objects, op)?;
-            Operation::Bind {
-                window,
-                region,
-                bound,
-            }
-        }
-    })
-}
-
 /// Where a datagram goes: the way, QPN and Q_Key.
 type Target<'o> = (&'o Object<ibv_ah>, u32, u32);
 
@@ -347,11 +301,9 @@ fn target<'o>(objects: &'o Objects, request: &SendWr<'_>) -> Result<Option<Targe
     Ok(Some((&ah.raw, qpn.value(), qkey.0)))
 }
 
-/// Returns how a request binds which window to which region.
-fn binding<'o>(
-    objects: &'o Objects,
-    op: &SendOp,
-) -> Result<(&'o Object<ibv_mw>, &'o Object<ibv_mr>, Bound), PostError> {
+/// Returns how a request binds a window, if it does.
+#[inline]
+fn binding<'o>(objects: &'o Objects, op: &SendOp) -> Result<Option<Binding<'o>>, PostError> {
     let SendOp::BindMw {
         mw,
         rkey,
@@ -361,7 +313,7 @@ fn binding<'o>(
         access,
     } = *op
     else {
-        return Err(PostError::Unsupported);
+        return Ok(None);
     };
     let window = objects.mws.get(mw.handle).ok_or(PostError::Unsupported)?;
     let region = objects.mrs.get(mr.handle).ok_or(PostError::Unsupported)?;
@@ -369,9 +321,9 @@ fn binding<'o>(
         rkey: rkey.0,
         addr,
         length,
-        access: convert::access(access) & !ACCESS_RELAXED_ORDERING,
+        access: convert::access(access),
     };
-    Ok((&window.raw, &region.raw, bound))
+    Ok(Some((&window.raw, &region.raw, bound)))
 }
 
 /// Adds a request that was checked.
@@ -385,8 +337,7 @@ fn add_send(
     let (opcode, imm_or_rkey) = convert::opcode(&request.op);
     let mut flags = convert::send_flags(request.flags);
     let mut bind_mw = empty_send().bind_mw;
-    if matches!(request.op, SendOp::BindMw { .. }) {
-        let (window, region, bound) = binding(objects, &request.op)?;
+    if let Some((window, region, bound)) = binding(objects, &request.op)? {
         bind_mw = post::bind(window, region, &bound);
     }
     let pieces = match request.payload {

@@ -8,6 +8,8 @@
 use core::ffi::{c_int, c_uint, c_void};
 use core::ptr::{NonNull, null_mut};
 
+use roce_engine::verbs::SendOp;
+
 use super::post::{Bound, PIECES};
 use super::{Context, Errno, Object, QpParts, last_errno};
 use crate::sys::ex::{Bare, ibv_qp_ex, ibv_qp_init_attr_ex, mw_bind_info, op};
@@ -116,42 +118,8 @@ pub(crate) struct Writer<'w> {
     begun: bool,
 }
 
-/// What a request is, with the objects that it names.
-pub(crate) enum Operation<'a> {
-    Send,
-    SendImm(u32),
-    SendInv(u32),
-    Write {
-        rkey: u32,
-        addr: u64,
-    },
-    WriteImm {
-        rkey: u32,
-        addr: u64,
-        imm: u32,
-    },
-    Read {
-        rkey: u32,
-        addr: u64,
-    },
-    CompareSwap {
-        rkey: u32,
-        addr: u64,
-        compare: u64,
-        swap: u64,
-    },
-    FetchAdd {
-        rkey: u32,
-        addr: u64,
-        add: u64,
-    },
-    LocalInv(u32),
-    Bind {
-        window: &'a Object<ibv_mw>,
-        region: &'a Object<ibv_mr>,
-        bound: Bound,
-    },
-}
+/// How a request binds which window to which region.
+pub(crate) type Binding<'o> = (&'o Object<ibv_mw>, &'o Object<ibv_mr>, Bound);
 
 /// The QP has no call for an operation that it was not made for.
 #[derive(Debug)]
@@ -164,13 +132,14 @@ impl Writer<'_> {
         unsafe { self.qp.as_ref() }
     }
 
-    /// Begins a request.
+    /// Begins a request; `binding` is that of a window.
     #[inline]
     pub(crate) fn request(
         &mut self,
         wr_id: u64,
         flags: c_uint,
-        operation: &Operation<'_>,
+        op: &SendOp,
+        binding: Option<&Binding<'_>>,
     ) -> Result<(), NoSuchCall> {
         let qp = self.qp.as_ptr();
         // SAFETY: the two fields are the caller's to set between the calls.
@@ -184,28 +153,29 @@ impl Writer<'_> {
                 unsafe { call(qp $(, $argument)*) }
             }};
         }
-        match *operation {
-            Operation::Send => call!(wr_send),
-            Operation::SendImm(imm) => call!(wr_send_imm, imm),
-            Operation::SendInv(rkey) => call!(wr_send_inv, rkey),
-            Operation::Write { rkey, addr } => call!(wr_rdma_write, rkey, addr),
-            Operation::WriteImm { rkey, addr, imm } => call!(wr_rdma_write_imm, rkey, addr, imm),
-            Operation::Read { rkey, addr } => call!(wr_rdma_read, rkey, addr),
-            Operation::CompareSwap {
-                rkey,
+        match *op {
+            SendOp::Send | SendOp::Datagram { imm: None, .. } => call!(wr_send),
+            SendOp::SendImm(imm) | SendOp::Datagram { imm: Some(imm), .. } => {
+                call!(wr_send_imm, u32::from_ne_bytes(imm));
+            }
+            SendOp::SendInv(rkey) => call!(wr_send_inv, rkey.0),
+            SendOp::Write { addr, rkey } => call!(wr_rdma_write, rkey.0, addr),
+            SendOp::WriteImm { addr, rkey, imm } => {
+                call!(wr_rdma_write_imm, rkey.0, addr, u32::from_ne_bytes(imm));
+            }
+            SendOp::Read { addr, rkey } => call!(wr_rdma_read, rkey.0, addr),
+            SendOp::CompareSwap {
                 addr,
+                rkey,
                 compare,
                 swap,
-            } => call!(wr_atomic_cmp_swp, rkey, addr, compare, swap),
-            Operation::FetchAdd { rkey, addr, add } => {
-                call!(wr_atomic_fetch_add, rkey, addr, add);
+            } => call!(wr_atomic_cmp_swp, rkey.0, addr, compare, swap),
+            SendOp::FetchAdd { addr, rkey, add } => {
+                call!(wr_atomic_fetch_add, rkey.0, addr, add);
             }
-            Operation::LocalInv(rkey) => call!(wr_local_inv, rkey),
-            Operation::Bind {
-                window,
-                region,
-                ref bound,
-            } => {
+            SendOp::LocalInv(rkey) => call!(wr_local_inv, rkey.0),
+            SendOp::BindMw { .. } => {
+                let (window, region, bound) = binding.ok_or(NoSuchCall)?;
                 let info = mw_bind_info {
                     mr: region.raw.as_ptr(),
                     addr: bound.addr,

@@ -3,29 +3,34 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::process::{Running, Said, free_port, listening, said_until};
 
-/// Builds the library, under the name that the system's has, in a folder of its own.
-fn library(test: &str) -> PathBuf {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("verbs-{test}"));
-    std::fs::create_dir_all(&folder).unwrap();
-    let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../backend-verbs/tests/fake/libibverbs.rs");
-    let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-    let built = Command::new(compiler)
-        .args(["--edition", "2024", "--crate-type", "cdylib", "-o"])
-        .arg(folder.join("libibverbs.so.1"))
-        .arg(source)
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{built:?}");
-    folder
+/// Returns the folder of the library, which is built once under the name that the system's has.
+fn library() -> &'static Path {
+    static BUILT: OnceLock<PathBuf> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        let name = format!("verbs-{}", std::process::id());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let source =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join("../backend-verbs/tests/fake/libibverbs.rs");
+        let compiler = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        let built = Command::new(compiler)
+            .args(["--edition", "2024", "--crate-type", "cdylib", "-o"])
+            .arg(folder.join("libibverbs.so.1"))
+            .arg(source)
+            .output()
+            .unwrap();
+        assert!(built.status.success(), "{built:?}");
+        folder
+    })
 }
 
 /// Starts a server and a client over the library, each with its own trouble.
-fn start(folder: &Path, words: &str, [server, client]: [&str; 2]) -> (Running, Running) {
-    let port = free_port();
+fn start(words: &str, [server, client]: [&str; 2]) -> (Running, Running) {
+    let (port, folder) = (free_port(), library());
     let path = folder.to_str().unwrap();
     let set = |trouble| [("LD_LIBRARY_PATH", path), ("FAKE_IBV", trouble)];
     let words = format!("{words} -p {port}");
@@ -36,8 +41,8 @@ fn start(folder: &Path, words: &str, [server, client]: [&str; 2]) -> (Running, R
 }
 
 /// As [`start`], to their ends.
-fn pair(folder: &Path, words: &str, troubles: [&str; 2]) -> (Said, Said) {
-    let (server, client) = start(folder, words, troubles);
+fn pair(words: &str, troubles: [&str; 2]) -> (Said, Said) {
+    let (server, client) = start(words, troubles);
     let client = client.finish();
     (server.finish(), client)
 }
@@ -51,9 +56,7 @@ fn lines<'s>(said: &'s Said, start: &str) -> Vec<&'s str> {
 
 #[test]
 fn infiniband_peers_meet_by_their_lids() {
-    let folder = library("lids");
     let (server, client) = pair(
-        &folder,
         "write-bw -d verbs:fake_ib0 -n 100",
         ["identity=717:4119"; 2],
     );
@@ -71,7 +74,6 @@ fn infiniband_peers_meet_by_their_lids() {
 
 #[test]
 fn a_latency_test_copies_by_the_device_and_keeps_its_order() {
-    let folder = library("inline");
     for (device, words, copied) in [
         ("717:4119", "write-lat", 220),
         ("717:4119", "send-lat -c UD", 188),
@@ -82,7 +84,7 @@ fn a_latency_test_copies_by_the_device_and_keeps_its_order() {
         // Nothing arrives between two processes over this library: both wait for it, and are killed.
         let words = format!("{words} -d verbs:fake_roce0 -n 10 -x 2");
         let trouble = format!("identity={device}");
-        let (_server, mut client) = start(&folder, &words, [&trouble, &trouble]);
+        let (_server, mut client) = start(&words, [&trouble, &trouble]);
         let banner = said_until(&mut client, "rdma_cm QPs");
         let order = if words.contains("write") { "OFF" } else { "ON" };
         for wanted in [
@@ -96,7 +98,6 @@ fn a_latency_test_copies_by_the_device_and_keeps_its_order() {
 
 #[test]
 fn the_older_calls_are_used_where_they_are_asked_for_or_all_there_is() {
-    let folder = library("older");
     for (words, trouble) in [
         (
             "--use_old_post_send --disable_pcie_relaxed",
@@ -110,7 +111,7 @@ fn the_older_calls_are_used_where_they_are_asked_for_or_all_there_is() {
         ("--disable_pcie_relaxed", "identity=5348:5968"),
     ] {
         let words = format!("write-bw -d verbs:fake_roce0 -x 2 -n 100 {words}");
-        let (server, client) = pair(&folder, &words, [trouble, trouble]);
+        let (server, client) = pair(&words, [trouble, trouble]);
         for said in [&server, &client] {
             said.assert_code(0);
             assert_eq!(lines(said, "ibv_wr*"), [" ibv_wr* API     : OFF"]);
@@ -121,13 +122,12 @@ fn the_older_calls_are_used_where_they_are_asked_for_or_all_there_is() {
 
 #[test]
 fn a_device_that_copies_less_than_perftest_takes_for_granted_copies_nothing() {
-    let folder = library("less");
     let trouble = "identity=717:4119,inline=100";
     let words = "write-lat -d verbs:fake_roce0 -x 2 -n 100";
-    let (_server, mut client) = start(&folder, words, [trouble; 2]);
+    let (_server, mut client) = start(words, [trouble; 2]);
     said_until(&mut client, " remote address");
     // What was asked for is another matter.
-    let (_server, client) = start(&folder, &format!("{words} -I 101"), ["inline=512", trouble]);
+    let (_server, client) = start(&format!("{words} -I 101"), ["inline=512", trouble]);
     let client = client.finish();
     client.assert_code(3);
     assert!(client.err.contains("use a smaller one"), "{client:#?}");
@@ -135,17 +135,16 @@ fn a_device_that_copies_less_than_perftest_takes_for_granted_copies_nothing() {
 
 #[test]
 fn a_device_that_answers_at_once_keeps_no_run_from_its_end() {
-    let folder = library("at-once");
     for test in ["read-lat", "atomic-lat", "read-bw", "write-bw", "atomic-bw"] {
         let words = format!("{test} -d verbs:fake_roce0 -x 2 -D 2");
-        let (server, client) = pair(&folder, &words, [""; 2]);
+        let (server, client) = pair(&words, [""; 2]);
         server.assert_code(0);
         client.assert_code(0);
         assert_eq!(client.sizes().len(), 1, "{client:#?}");
     }
     for test in ["read-lat", "read-bw"] {
         let words = format!("{test} -d verbs:fake_roce0 -x 2 -n 50000000");
-        let (_server, mut client) = start(&folder, &words, [""; 2]);
+        let (_server, mut client) = start(&words, [""; 2]);
         said_until(&mut client, " #bytes");
         client.interrupt();
         client.finish().assert_code(130);
@@ -154,9 +153,7 @@ fn a_device_that_answers_at_once_keeps_no_run_from_its_end() {
 
 #[test]
 fn a_provider_that_fails_late_ends_both_sides_with_its_reason() {
-    let folder = library("late");
     let (server, client) = pair(
-        &folder,
         "write-bw -d verbs:fake_roce0 -x 2 -n 100 -q 2",
         ["", "ibv_modify_qp=110@4"],
     );

@@ -101,11 +101,13 @@ impl Peer {
     /// Those that every change has to pass.
     pub const ALL: [Self; 2] = [Self::Bookworm, Self::Trixie];
 
+    /// Those that a run can be told to take, too.
+    pub const KNOWN: [Self; 3] = [Self::Bookworm, Self::Trixie, Self::Sid];
+
     /// The one made of a suite.
     #[must_use]
     pub fn of_suite(name: &str) -> Option<Self> {
-        let all = [Self::Bookworm, Self::Trixie, Self::Sid];
-        all.into_iter().find(|peer| peer.suite() == name)
+        Self::KNOWN.into_iter().find(|peer| peer.suite() == name)
     }
 
     /// The suite's name in the archive.

@@ -64,7 +64,7 @@ pub(crate) fn all(
         .collect();
     let first = &first;
     let results = std::thread::scope(|scope| {
-        let threads: Vec<_> = [Peer::Bookworm, Peer::Trixie, Peer::Sid]
+        let threads: Vec<_> = Peer::KNOWN
             .into_iter()
             .filter_map(|peer| {
                 let mut own: Vec<Case> = cases
