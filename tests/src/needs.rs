@@ -36,7 +36,8 @@ fn missing_packages(needs: &'static str, is_there: impl Fn(&str) -> bool) -> Vec
     packages
 }
 
-fn is_on_path(program: &str) -> bool {
+/// Says whether there is a program of this name.
+pub(crate) fn is_on_path(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
         .chain(["/usr/sbin".into(), "/sbin".into()])
