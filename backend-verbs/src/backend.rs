@@ -387,6 +387,10 @@ impl Backend for VerbsDevice {
         self.sleep(timeout)
     }
 
+    fn is_autonomous(&self) -> bool {
+        true
+    }
+
     fn poll_event(&mut self) -> Option<AsyncEvent> {
         while let Some((element, kind)) = self.context.async_event() {
             self.events

@@ -212,6 +212,7 @@ fn unpollable(device: &str, code: c_int) -> CqError {
     ))
 }
 
+#[inline]
 fn flush_sends(qp: &QpEntry, batch: &Batch<ibv_send_wr>, before: usize) -> Result<(), PostError> {
     if batch.is_empty() {
         return Ok(());
@@ -233,6 +234,7 @@ fn words(refused: Refused, before: usize) -> PostError {
 }
 
 /// Checks a request as our engine does; returns the pieces that it has.
+#[inline]
 fn check_send(qp: &QpEntry, request: &SendWr<'_>, datagram_most: u32) -> Result<usize, PostError> {
     if !serves(qp.init.service, &request.op) {
         return Err(PostError::Unsupported);

@@ -24,6 +24,7 @@ pub mod pattern;
 pub mod progress;
 pub mod quiet;
 pub mod ring;
+pub mod stride;
 pub mod targets;
 pub mod verify;
 pub mod warmup;

@@ -71,19 +71,12 @@ impl<W: Linked> Batch<W> {
     pub(crate) fn push(&mut self, count: usize, make: impl FnOnce(*mut ibv_sge, c_int) -> W) {
         let from = self.used_pieces - count;
         let start = self.pieces[from..].as_ptr().cast_mut().cast::<ibv_sge>();
-        let mut request = make(start, count as c_int);
-        let next = self.requests.get(self.used + 1);
-        request.set_next(next.map_or(null_mut(), Cell::as_ptr));
-        self.requests[self.used].set(request);
+        let request = &self.requests[self.used];
+        request.set(make(start, count as c_int));
+        if let Some(before) = self.used.checked_sub(1) {
+            W::link(&self.requests[before], request.as_ptr());
+        }
         self.used += 1;
-    }
-
-    /// Ends the chain behind the last request.
-    fn end(&self) {
-        let last = &self.requests[self.used.saturating_sub(1)];
-        let mut request = last.get();
-        request.set_next(null_mut());
-        last.set(request);
     }
 
     fn place_of(&self, bad: *mut W) -> usize {
@@ -96,21 +89,29 @@ impl<W: Linked> Batch<W> {
     }
 }
 
-/// A request of a chained list.
+/// A request of a chained list, which is made as the last of its list.
 pub(crate) trait Linked: Copy {
     /// Sets the request that comes after this one.
-    fn set_next(&mut self, next: *mut Self);
+    fn link(request: &Cell<Self>, next: *mut Self);
 }
 
 impl Linked for ibv_send_wr {
-    fn set_next(&mut self, next: *mut Self) {
-        self.next = next;
+    #[inline]
+    fn link(request: &Cell<Self>, next: *mut Self) {
+        request.set(Self {
+            next,
+            ..request.get()
+        });
     }
 }
 
 impl Linked for ibv_recv_wr {
-    fn set_next(&mut self, next: *mut Self) {
-        self.next = next;
+    #[inline]
+    fn link(request: &Cell<Self>, next: *mut Self) {
+        request.set(Self {
+            next,
+            ..request.get()
+        });
     }
 }
 
@@ -125,7 +126,6 @@ impl<Q> Object<Q> {
     /// `call` posts to a `Q` of this object's context.
     #[inline]
     unsafe fn post<W: Linked>(&self, call: Call<Q, W>, batch: &Batch<W>) -> Result<(), Refused> {
-        batch.end();
         let mut bad = null_mut();
         let code = match call {
             None => libc::EOPNOTSUPP,

@@ -18,6 +18,8 @@ pub const QUIET_BOUND: Duration = Duration::from_secs(60);
 
 /// How many turns with traffic go by between two looks at the socket.
 const TURNS_PER_LOOK: u32 = 16;
+/// How long a side whose device needs no turns sleeps on the socket: what comes wakes it, a signal, too.
+const REST: Duration = Duration::from_millis(10);
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -289,7 +291,7 @@ impl Wait {
             self.last_progress = Instant::now();
         }
         if activity == Idle::Rest {
-            stream.wait(interest, Duration::from_millis(1));
+            stream.wait(interest, REST);
         }
         Ok(match self.bound {
             Bound::Total(bound) => self.start.elapsed() < bound,

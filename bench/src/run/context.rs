@@ -126,6 +126,9 @@ impl<'r, B: Backend> Context<'r, B> {
         if moved {
             return Ok(Idle::Progress);
         }
+        if self.backend.is_autonomous() {
+            return Ok(Idle::Rest);
+        }
         self.relax(now)?;
         Ok(Idle::Spin)
     }

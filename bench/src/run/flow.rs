@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, bail};
 use roce_engine::verbs::{
-    Ah, Backend, Completion, Payload, Psn, QKey, Qp, Qpn, RKey, RecvWr, SendFlags, SendOp, SendWr,
-    Sge, Srq,
+    Ah, Backend, Completion, Payload, PostError, Psn, QKey, Qp, Qpn, RKey, RecvWr, SendFlags,
+    SendOp, SendWr, Sge, Srq,
 };
 
 use super::buffers::Lane;
@@ -185,9 +185,25 @@ impl Flow {
             left -= BURST as u64;
         }
         while left > 0 {
-            self.post_array::<B, 1>(backend, action, size, signal)?;
+            self.post_one(backend, action, size, signal)?;
             left -= 1;
         }
+        Ok(())
+    }
+
+    #[inline]
+    fn post_one<B: Backend>(
+        &mut self,
+        backend: &mut B,
+        action: Action,
+        size: u32,
+        signal: Signal,
+    ) -> Result<()> {
+        let number = self.posted;
+        let sges = [self.tx.sge(number, size)];
+        let request = self.request(action, number, Payload::Sges(&sges), signal);
+        self.told(backend.post_send(self.qp, &[request]))?;
+        self.posted += 1;
         Ok(())
     }
 
@@ -202,24 +218,39 @@ impl Flow {
         let first = self.posted;
         let sges: [Sge; N] = core::array::from_fn(|i| self.tx.sge(first + i as u64, size));
         let requests: [SendWr<'_>; N] = core::array::from_fn(|i| {
-            let number = first + i as u64;
-            SendWr {
-                wr_id: WrId {
-                    flow: self.index,
-                    number,
-                    receive: false,
-                }
-                .encode(),
-                op: self.op(action, number),
-                payload: Payload::Sges(&sges[i..=i]),
-                flags: signal.flags(number),
-            }
+            let payload = Payload::Sges(&sges[i..=i]);
+            self.request(action, first + i as u64, payload, signal)
         });
-        backend
-            .post_send(self.qp, &requests)
-            .with_context(|| format!("post to QPN {}", self.qpn))?;
+        self.told(backend.post_send(self.qp, &requests))?;
         self.posted += N as u64;
         Ok(())
+    }
+
+    /// Returns the request of a message.
+    #[inline]
+    fn request<'m>(
+        &self,
+        action: Action,
+        number: u64,
+        payload: Payload<'m>,
+        signal: Signal,
+    ) -> SendWr<'m> {
+        let id = WrId {
+            flow: self.index,
+            number,
+            receive: false,
+        };
+        SendWr {
+            wr_id: id.encode(),
+            op: self.op(action, number),
+            payload,
+            flags: signal.flags(number),
+        }
+    }
+
+    #[inline]
+    fn told(&self, posted: Result<(), PostError>) -> Result<()> {
+        posted.with_context(|| format!("post to QPN {}", self.qpn))
     }
 
     fn post_inline<B: Backend>(
@@ -233,20 +264,8 @@ impl Flow {
         let number = self.posted;
         let message = &mut bytes[..size as usize];
         self.tx.region.read(self.tx.offset(number), message);
-        let request = SendWr {
-            wr_id: WrId {
-                flow: self.index,
-                number,
-                receive: false,
-            }
-            .encode(),
-            op: self.op(action, number),
-            payload: Payload::Inline(message),
-            flags: signal.flags(number),
-        };
-        backend
-            .post_send(self.qp, &[request])
-            .with_context(|| format!("post inline to QPN {}", self.qpn))?;
+        let request = self.request(action, number, Payload::Inline(message), signal);
+        self.told(backend.post_send(self.qp, &[request]))?;
         self.posted += 1;
         Ok(())
     }

@@ -8,6 +8,7 @@ use super::context::{Context, POLL};
 use super::flow::{Action, Flow, WrId};
 use super::load::Load;
 use super::quiet::Quiet;
+use super::stride::Stride;
 use super::watch::{Standing, wrong_service};
 use super::window::{Phase, Window};
 use crate::exit::{self, environment};
@@ -15,6 +16,9 @@ use crate::peer::Session;
 
 /// Stamps that a run by the clock keeps: its table needs none, its percentiles some.
 const TIMED_STAMPS: usize = 1 << 20;
+
+/// Looks at memory between two polls of a device that fills it by itself.
+const LOOKS: u32 = 64;
 
 /// What a latency measurement saw. Times are nanoseconds of the run's clock.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +50,7 @@ struct Latency<'m, 'r, B> {
     stamps: Vec<u64>,
     // Values that arrived in memory, for the watch.
     seen: u64,
+    stride: Stride,
     quiet: Quiet,
 }
 
@@ -88,6 +93,7 @@ pub fn run<B: Backend>(
         completions: [Completion::default(); POLL],
         stamps,
         seen: 0,
+        stride: Stride::default(),
         quiet,
     };
     let end = match load.action {
@@ -164,11 +170,11 @@ impl<B: Backend> Latency<'_, '_, B> {
             let first = self.flow.posted == 0 && !is_client;
             if self.is_more(expected) && !first {
                 expected += 1;
-                if !self.wait(|_| region.load(at) == expected as u8)? {
+                if !self.wait_memory(region, at, expected as u8)? {
                     return Ok(());
                 }
                 self.seen += 1;
-                self.quiet.arrived(self.ctx.clock.now());
+                self.note_arrival();
                 self.compare(target, size - 1)?;
             }
             if self.is_more(self.flow.posted) {
@@ -257,8 +263,7 @@ impl<B: Backend> Latency<'_, '_, B> {
             self.checks.prepare(self.flow, action, size, 1);
         }
         let now = self.ctx.clock.now();
-        let standing = self.standing();
-        self.ctx.look(now, standing, self.session)?;
+        self.look(now)?;
         let kept = match self.window.as_mut().map(|window| window.phase(now)) {
             None => true,
             Some(Phase::End) => return Ok(false),
@@ -283,8 +288,15 @@ impl<B: Backend> Latency<'_, '_, B> {
         while self.ctx.clock.now() < until {
             self.ctx.backend.progress()?;
             let now = self.ctx.clock.now();
-            let standing = self.standing();
-            self.ctx.look(now, standing, self.session)?;
+            self.look(now)?;
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn look(&mut self, now: u64) -> Result<()> {
+        if self.ctx.watch.is_due(now) {
+            self.ctx.look(now, self.standing(), self.session)?;
         }
         Ok(())
     }
@@ -299,6 +311,17 @@ impl<B: Backend> Latency<'_, '_, B> {
         Ok(go_on)
     }
 
+    /// Waits for a byte of memory to have this value.
+    fn wait_memory(&mut self, region: &Region, at: usize, value: u8) -> Result<bool> {
+        // A device that works by itself is polled for its errors only.
+        let looks = if self.ctx.backend.is_autonomous() {
+            LOOKS
+        } else {
+            1
+        };
+        self.wait(|_| (0..looks).any(|_| region.load(at) == value))
+    }
+
     /// Turns the device until `done` says so. Returns false when the clock ends the run.
     #[inline]
     fn wait(&mut self, done: impl Fn(&Flow) -> bool) -> Result<bool> {
@@ -310,7 +333,12 @@ impl<B: Backend> Latency<'_, '_, B> {
             if count > 0 {
                 continue;
             }
+            // Who waits for events sleeps at once.
+            if !self.stride.is_due() && !self.ctx.spec.qp.events {
+                continue;
+            }
             let now = self.ctx.clock.now();
+            self.stride.read(now);
             if let Some(window) = &mut self.window
                 && window.phase(now) == Phase::End
             {
@@ -319,11 +347,17 @@ impl<B: Backend> Latency<'_, '_, B> {
             if self.is_quiet(now) {
                 return Ok(false);
             }
-            let standing = self.standing();
-            self.ctx.look(now, standing, self.session)?;
+            self.look(now)?;
             self.ctx.relax(now)?;
         }
         Ok(true)
+    }
+
+    /// Notes when something arrived, if that not all does.
+    fn note_arrival(&mut self) {
+        if self.load.lossy {
+            self.quiet.arrived(self.ctx.clock.now());
+        }
     }
 
     /// Returns whether a lost message has ended the exchange, or in a run by the clock never let it begin.
@@ -348,7 +382,7 @@ impl<B: Backend> Latency<'_, '_, B> {
             .received(self.flow, self.load.action, id.number, self.load.size)?;
         self.flow.received += 1;
         self.flow.taken += 1;
-        self.quiet.arrived(self.ctx.clock.now());
+        self.note_arrival();
         // As many as there are messages, and never fewer than were promised at the start.
         if self.load.keeps_full
             || self

@@ -302,6 +302,12 @@ pub trait Backend {
     /// The device failed.
     fn wait(&mut self, timeout: Duration) -> Result<(), DeviceError>;
 
+    /// Says that the device works by itself: requests and the peer's are served without [`Self::progress`], so whoever
+    /// waits for something else may sleep on that.
+    fn is_autonomous(&self) -> bool {
+        false
+    }
+
     /// Takes the next asynchronous event.
     fn poll_event(&mut self) -> Option<AsyncEvent>;
 

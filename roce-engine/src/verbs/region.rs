@@ -173,6 +173,7 @@ impl Region {
     /// # Panics
     ///
     /// `offset` is not inside.
+    #[inline]
     pub fn load(&self, offset: usize) -> u8 {
         let window = self.window(offset, 1).expect("load inside the region");
         // SAFETY: the byte is inside the storage; `AtomicU8` has the layout of a byte.
@@ -185,6 +186,7 @@ impl Region {
     /// # Panics
     ///
     /// `offset` is not inside.
+    #[inline]
     pub fn store(&self, offset: usize, value: u8) {
         let window = self.window(offset, 1).expect("store inside the region");
         // SAFETY: the byte is inside the storage; `AtomicU8` has the layout of a byte.
