@@ -217,6 +217,23 @@ fn data_arrive_over_both_families_without_a_retransmission() {
 }
 
 #[test]
+fn packets_allocate_nothing() {
+    for gid_row in [0, 1] {
+        let (mut server, mut client) = pair(24_844, gid_row, ImpairConfig::default());
+        // Whatever is made when it is first needed is.
+        write_and_read_back(&mut server, &mut client);
+        let (addr, rkey) = (server.mr.addr, server.mr.rkey);
+        let allocated = allocation_counter::measure(|| {
+            for _ in 0..20 {
+                run(&mut server, &mut client, SendOp::Write { addr, rkey });
+                run(&mut server, &mut client, SendOp::Read { addr, rkey });
+            }
+        });
+        assert_eq!((allocated.count_total, allocated.bytes_total), (0, 0));
+    }
+}
+
+#[test]
 fn data_arrive_whole_through_every_fault() {
     let faults = ImpairConfig {
         seed: 7,

@@ -1,6 +1,7 @@
 //! [`VerbsDevice`] over a libibverbs of the tests' own: `tests/fake/libibverbs.rs`.
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
+mod allocations;
 mod errors;
 mod fake;
 mod moves;
