@@ -74,7 +74,10 @@ impl<W: Linked> Batch<W> {
         let request = &self.requests[self.used];
         request.set(make(start, count as c_int));
         if let Some(before) = self.used.checked_sub(1) {
-            W::link(&self.requests[before], request.as_ptr());
+            let before = &self.requests[before];
+            let mut linked = before.get();
+            linked.set_next(request.as_ptr());
+            before.set(linked);
         }
         self.used += 1;
     }
@@ -92,26 +95,18 @@ impl<W: Linked> Batch<W> {
 /// A request of a chained list, which is made as the last of its list.
 pub(crate) trait Linked: Copy {
     /// Sets the request that comes after this one.
-    fn link(request: &Cell<Self>, next: *mut Self);
+    fn set_next(&mut self, next: *mut Self);
 }
 
 impl Linked for ibv_send_wr {
-    #[inline]
-    fn link(request: &Cell<Self>, next: *mut Self) {
-        request.set(Self {
-            next,
-            ..request.get()
-        });
+    fn set_next(&mut self, next: *mut Self) {
+        self.next = next;
     }
 }
 
 impl Linked for ibv_recv_wr {
-    #[inline]
-    fn link(request: &Cell<Self>, next: *mut Self) {
-        request.set(Self {
-            next,
-            ..request.get()
-        });
+    fn set_next(&mut self, next: *mut Self) {
+        self.next = next;
     }
 }
 

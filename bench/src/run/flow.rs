@@ -2,8 +2,8 @@
 
 use anyhow::{Context as _, Result, bail};
 use roce_engine::verbs::{
-    Ah, Backend, Completion, Payload, PostError, Psn, QKey, Qp, Qpn, RKey, RecvWr, SendFlags,
-    SendOp, SendWr, Sge, Srq,
+    Ah, Backend, Completion, Payload, Psn, QKey, Qp, Qpn, RKey, RecvWr, SendFlags, SendOp, SendWr,
+    Sge, Srq,
 };
 
 use super::buffers::Lane;
@@ -181,48 +181,50 @@ impl Flow {
             return Ok(());
         }
         while left >= BURST as u64 {
-            self.post_array::<B, BURST>(backend, action, size, signal)?;
+            let first = self.posted;
+            let sges: [Sge; BURST] = core::array::from_fn(|i| self.tx.sge(first + i as u64, size));
+            let requests: [SendWr<'_>; BURST] = core::array::from_fn(|i| {
+                let payload = Payload::Sges(&sges[i..=i]);
+                self.request(action, first + i as u64, payload, signal)
+            });
+            self.post_requests(backend, &requests)?;
             left -= BURST as u64;
         }
         while left > 0 {
-            self.post_one(backend, action, size, signal)?;
+            let sges = [self.tx.sge(self.posted, size)];
+            let request = self.request(action, self.posted, Payload::Sges(&sges), signal);
+            self.post_requests(backend, &[request])?;
             left -= 1;
         }
         Ok(())
     }
 
-    #[inline]
-    fn post_one<B: Backend>(
+    fn post_inline<B: Backend>(
         &mut self,
         backend: &mut B,
         action: Action,
         size: u32,
         signal: Signal,
     ) -> Result<()> {
-        let number = self.posted;
-        let sges = [self.tx.sge(number, size)];
-        let request = self.request(action, number, Payload::Sges(&sges), signal);
-        self.told(backend.post_send(self.qp, &[request]))?;
-        self.posted += 1;
-        Ok(())
+        let mut bytes = [0; MAX_INLINE];
+        let message = &mut bytes[..size as usize];
+        self.tx.region.read(self.tx.offset(self.posted), message);
+        let request = self.request(action, self.posted, Payload::Inline(message), signal);
+        self.post_requests(backend, &[request])
     }
 
     #[inline]
-    fn post_array<B: Backend, const N: usize>(
+    fn post_requests<B: Backend>(
         &mut self,
         backend: &mut B,
-        action: Action,
-        size: u32,
-        signal: Signal,
+        requests: &[SendWr<'_>],
     ) -> Result<()> {
-        let first = self.posted;
-        let sges: [Sge; N] = core::array::from_fn(|i| self.tx.sge(first + i as u64, size));
-        let requests: [SendWr<'_>; N] = core::array::from_fn(|i| {
-            let payload = Payload::Sges(&sges[i..=i]);
-            self.request(action, first + i as u64, payload, signal)
-        });
-        self.told(backend.post_send(self.qp, &requests))?;
-        self.posted += N as u64;
+        let posted = backend.post_send(self.qp, requests);
+        posted.with_context(|| {
+            let how = if self.manner.inline { "inline " } else { "" };
+            format!("post {how}to QPN {}", self.qpn)
+        })?;
+        self.posted += requests.len() as u64;
         Ok(())
     }
 
@@ -246,28 +248,6 @@ impl Flow {
             payload,
             flags: signal.flags(number),
         }
-    }
-
-    #[inline]
-    fn told(&self, posted: Result<(), PostError>) -> Result<()> {
-        posted.with_context(|| format!("post to QPN {}", self.qpn))
-    }
-
-    fn post_inline<B: Backend>(
-        &mut self,
-        backend: &mut B,
-        action: Action,
-        size: u32,
-        signal: Signal,
-    ) -> Result<()> {
-        let mut bytes = [0; MAX_INLINE];
-        let number = self.posted;
-        let message = &mut bytes[..size as usize];
-        self.tx.region.read(self.tx.offset(number), message);
-        let request = self.request(action, number, Payload::Inline(message), signal);
-        self.told(backend.post_send(self.qp, &[request]))?;
-        self.posted += 1;
-        Ok(())
     }
 
     #[inline]

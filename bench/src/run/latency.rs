@@ -295,10 +295,8 @@ impl<B: Backend> Latency<'_, '_, B> {
 
     #[inline]
     fn look(&mut self, now: u64) -> Result<()> {
-        if self.ctx.watch.is_due(now) {
-            self.ctx.look(now, self.standing(), self.session)?;
-        }
-        Ok(())
+        let standing = self.standing();
+        self.ctx.look(now, standing, self.session)
     }
 
     /// Waits for the completion of what was posted. `counts` says that it is what a timed run counts.

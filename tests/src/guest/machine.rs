@@ -15,9 +15,9 @@ use crate::process::{Process, Reply};
 
 /// From power-on to init's first word; 4 s on an idle machine, more when both cores are busy.
 const BOOT: Duration = Duration::from_secs(120);
-/// The last one: on a busy machine an emulated timer may not tick in the time in which the kernel tries it.
-/// The watchdog of clocks takes an emulated processor's delays for a bad TSC, now and then; reading another clock is a
-/// system call into QEMU.
+/// `no_timer_check`: on a busy machine an emulated timer may not tick in the time in which the kernel tries it.
+/// `tsc=reliable`: else the kernel takes an emulated processor's delays for a bad TSC, now and then; reading another
+/// clock is a system call, and one into QEMU.
 const KERNEL_OPTIONS: &str =
     "console=ttyS0 panic=-1 quiet mitigations=off no_timer_check tsc=reliable";
 const SHORT: Duration = Duration::from_secs(20);
